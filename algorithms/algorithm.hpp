@@ -1,0 +1,62 @@
+#pragma once
+// An algorithm is one file algorithms/<collective>/<name>.cpp that defines one `Algorithm` value, and one line in
+// algorithms.def.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "schedule/program.hpp"
+#include "topology/topology.hpp"
+
+namespace tamaki {
+
+struct Problem {
+  Collective collective = Collective::allreduce;
+  int ranks = 1;
+  int root = 0;
+  bool commutative = true;
+  /// Wishes; an algorithm that has no such parameter ignores it.
+  int lanes = 1;     // independent streams (rings, trees); each moves its share of the message
+  int radix = 2;     // k of k-nomial trees and radix of Bruck
+  int pieces = 1;    // chunks per lane or block, for algorithms that pipeline inside the schedule
+};
+
+/// Counts that the algorithm's formula promises for the busiest rank; tests compare them with the built program.
+struct ClosedForm {
+  std::int64_t rounds = 0;       // messages that the busiest rank must send one after the other (the alpha term)
+  std::int64_t chunks_sent = 0;  // chunks the busiest rank sends (the beta term), of Program::chunks (allreduce,
+                                 // reduce, broadcast) or ranks * Program::chunks (block collectives) that make up n
+};
+
+struct Algorithm {
+  std::string_view name;    // "ring"; unique within the collective
+  Collective collective = Collective::allreduce;
+  std::string_view source;  // paper and section, or "folklore"
+  std::string_view cost;    // alpha-beta-gamma formula, n bytes, p ranks
+  /// Result is the left-to-right fold in rank order up to association: right for non-commutative operations.
+  bool keeps_order = false;
+  /// Each result chunk is made by ONE step with the p contributions as sources 0..p-1 in rank order: the same bits for
+  /// every such algorithm, any lanes and slices. What `reproducible` asks for.
+  bool canonical = false;
+  /// Data may be read in place from the sender's user buffer when the receiving step runs, and written to a `lands`
+  /// place when the sending step runs. Proved by the verifier's direct mode.
+  bool direct_safe = false;
+  /// Right when input and output share memory in the collective's in-place form. Proved by the verifier.
+  bool in_place_safe = true;
+  /// Empty where the problem is supported, else the reason why not ("needs a power of two of ranks, has 6").
+  std::string (*refuses)(const Problem&) = nullptr;
+  /// Rank `rank`'s part. Pure: same arguments, same program.
+  Program (*build)(const Topology&, const Problem&, int rank) = nullptr;
+  ClosedForm (*closed_form)(const Problem&) = nullptr;
+};
+
+/// All algorithms of algorithms.def, in its order.
+std::span<const Algorithm* const> all_algorithms();
+/// Null where there is none of that name.
+const Algorithm* find_algorithm(Collective collective, std::string_view name);
+/// "ring, direct, ..." of one collective, for messages.
+std::string algorithm_names(Collective collective);
+
+}  // namespace tamaki

@@ -1,0 +1,1 @@
+// libtamaki.so is made of the objects of tamaki_core.

@@ -1,0 +1,62 @@
+#pragma once
+// The control plane of a job: ranks that have found and authenticated each other, joined by a tree of TCP connections
+// that a service thread watches. It carries the exchanges of setup and the news of failures, never data.
+//
+// Before anything else is read from a connection, both ends prove knowledge of the job's secret (challenge and
+// response, keyed hash); strangers are dropped without an answer and without harm to the job.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "transports/transport.hpp"
+
+namespace tamaki {
+
+struct Failure {
+  Code code = Code::peer_lost;
+  int rank = -1;        // of the job: who is lost, late or disagrees; -1: nobody in particular
+  std::string message;  // complete sentence for tmkGetLastError, without full stop
+};
+
+class Control {
+ public:
+  virtual ~Control() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  virtual std::span<const std::byte> secret() const = 0;  // 32 bytes
+  /// Collective over the job, within the job's deadline.
+  virtual Status allgather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  /// Tells every rank of the job, by flooding the tree, that communicator `communicator` (0: the whole job) has
+  /// failed. Does not block. Any thread.
+  virtual void announce(std::uint64_t communicator, const Failure& failure) = 0;
+  /// `listener` is called from the service thread for each announcement of others and each death seen (connection
+  /// closed without a goodbye: communicator 0). Set null before what it refers to goes away; returns when no call is
+  /// running.
+  virtual void listen(std::function<void(std::uint64_t communicator, const Failure&)> listener) = 0;
+  /// "rank 3 (host b, pid 123)", once identities are known, else "rank 3".
+  virtual std::string describe(int rank) const = 0;
+  virtual void set_identities(std::span<const RankIdentity> identities) = 0;
+};
+
+struct UniqueId {
+  std::byte bytes[128];  // secret, addresses of the rendezvous; format in bootstrap.cpp
+};
+using AllgatherFunction = int (*)(const void* mine, void* all, std::size_t bytes, void* context);
+
+/// Starts the rendezvous of a new job in this process and names it.
+Result<UniqueId> make_unique_id();
+Result<std::unique_ptr<Control>> join_by_id(const UniqueId& id, int rank, int ranks, int timeout_ms);
+Result<std::unique_ptr<Control>> join_by_callbacks(int rank, int ranks, AllgatherFunction allgather, void* context,
+                                                   int timeout_ms);
+/// From the environment of tamaki run, Open MPI, Hydra, Slurm or torchrun; one rank where there is none.
+Result<std::unique_ptr<Control>> join_by_environment(int timeout_ms);
+
+/// This process, as its peers need to know it.
+RankIdentity own_identity();
+
+}  // namespace tamaki

@@ -1,0 +1,113 @@
+#pragma once
+// What a transport is: it makes links between pairs of ranks of one communicator. A link is a ring of slots each way
+// (see ring.hpp) plus facts about direct access to the peer's memory. The executor works on the rings inline; a
+// transport whose rings are local to the process moves their slots in progress().
+//
+// Thread rules: setup(), connect() and progress() are called by the thread that is inside the communicator, one at a
+// time. wake-ups come from anywhere.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "transports/ring.hpp"
+
+namespace tamaki {
+
+/// Where a rank lives, exchanged before any transport is opened.
+struct RankIdentity {
+  std::uint64_t host = 0;           // digest of boot id, namespaces and what else tells containers apart
+  std::uint64_t address_space = 0;  // equal for ranks that are threads of one process
+  std::int32_t pid = 0;
+  std::int32_t cores = 1;           // that this process may run on
+  char host_name[48] = {};          // for messages
+};
+
+/// Collective exchange of equally many bytes of every rank, in rank order. Setup only.
+using Exchange = std::function<Status(std::span<const std::byte> mine, std::span<std::byte> all)>;
+
+/// A rank that waits sleeps on its bell; a peer that has published something rings it.
+/// The sleeper stores sleeping = 1, then makes all other cores see it (membarrier), looks once more, then sleeps on
+/// `word`. The ringer pays one load of a line that is rarely written.
+struct alignas(kLine) Bell {
+  std::atomic<std::uint32_t> word{0};
+  std::atomic<std::uint32_t> sleeping{0};
+};
+void ring_bell_slow(Bell& bell, bool shared);
+
+class Transport;
+
+/// Both directions to one peer on one channel. Plain data for the executor; owned by its transport.
+struct Link {
+  RingEnd out;
+  RingEnd in;
+  std::size_t slot_bytes = 0;
+  int peer = -1;
+  int channel = 0;
+  Transport* transport = nullptr;
+  Bell* bell = nullptr;         // the peer's; null where the transport wakes the peer by itself
+  bool bell_shared = false;     // the bell is in memory shared between processes
+  bool needs_flush = false;     // after commits, call transport->flush(link)
+  bool common_memory = false;   // the peer's pointers are valid here (threads of one process)
+  bool maps_regions = false;    // transport->map() resolves regions of tmkMemAlloc
+  bool copies = false;          // transport->get()/put() reach private memory of the peer (process_vm_readv)
+  bool open = false;            // both ends exist; before that, poll transport->progress()
+
+  void ring() {
+    if (bell != nullptr && bell->sleeping.load(std::memory_order_relaxed) != 0) ring_bell_slow(*bell, bell_shared);
+  }
+};
+
+struct TransportContext {
+  int rank = 0;
+  std::span<const RankIdentity> ranks;
+  std::uint64_t communicator = 0;      // number of the communicator, equal on all its ranks, unique in the job
+  std::span<const std::byte> secret;   // of the job; 32 bytes
+  std::size_t slot_bytes = 0;          // equal on all ranks
+  std::uint32_t depth = 8;             // slots a ring
+  Bell* own_bell = nullptr;            // process-private bell, for transports that have no better one
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  /// Collective over the communicator: exactly the same number of calls of `exchange` on every rank, whatever
+  /// happens. An error here means that this rank cannot use the transport; reaches() is then false on both sides.
+  virtual Status setup(const Exchange& exchange) = 0;
+  /// Both sides can use this transport to talk to each other. Same answer on both. `why`: reason of a no, in words.
+  virtual bool reaches(int peer, std::string* why = nullptr) const = 0;
+  /// This end of the link, made at first use. The link may not be `open` yet; it opens when the peer has done the
+  /// same, in progress(). Never blocks.
+  virtual Result<Link*> connect(int peer, int channel) = 0;
+  /// Moves what can be moved without blocking. Errors name the peer.
+  virtual Status progress() { return {}; }
+  virtual void flush(Link&) {}
+  /// Descriptors to sleep on for news (empty: the bell is rung). Appended to `fds`.
+  virtual void wait_descriptors(std::vector<int>* fds) const { (void)fds; }
+  /// Local address of memory that `link`'s peer named, or null.
+  virtual std::byte* map(Link&, const MemoryName&) { return nullptr; }
+  /// Copies between this and the peer's private memory.
+  virtual Status get(Link&, std::byte* local, std::uint64_t address, std::size_t bytes);
+  virtual Status put(Link&, const std::byte* local, std::uint64_t address, std::size_t bytes);
+  /// The bell of this rank that peers of this transport ring, or null.
+  virtual Bell* own_bell() { return nullptr; }
+  /// Facts for `tamaki info` and tests, e.g. "backing": "memfd", "single copy": "process_vm_readv".
+  virtual std::vector<std::pair<std::string, std::string>> facts() const { return {}; }
+};
+
+struct TransportEntry {
+  std::string_view name;
+  Result<std::unique_ptr<Transport>> (*open)(const TransportContext&);
+};
+/// The transports of transports.def, in order of preference.
+std::span<const TransportEntry> all_transports();
+std::string transport_names();
+
+}  // namespace tamaki
