@@ -20,9 +20,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/bell.hpp"
+#include "base/shared_region.hpp"
+
 namespace tamaki {
 
-inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kLineData = 56;
 inline constexpr std::size_t kMailboxLines = 10;
 inline constexpr std::size_t kMailboxBytes = kMailboxLines * kLineData;  // 560
@@ -31,14 +33,6 @@ enum class MessageKind : std::uint32_t {
   slot,    // payload follows the header line
   pull,    // payload lies at `address` of the sender, valid until consumed; no payload in the slot
   pushed,  // payload is already where the receiver's step wants it
-};
-
-/// Memory of a process as its peers on the host name it. region 0: private memory.
-struct MemoryName {
-  std::uint64_t address = 0;  // in the owner's address space
-  std::uint32_t region = 0;   // number of a tmkMemAlloc allocation of the owner
-  std::uint32_t unused = 0;
-  std::uint64_t offset = 0;   // from the start of the region
 };
 
 struct SlotHeader {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/bell.hpp"
 #include "transports/ring.hpp"
 
 namespace tamaki {
@@ -32,15 +33,6 @@ struct RankIdentity {
 /// Collective exchange of equally many bytes of every rank, in rank order. Setup only.
 using Exchange = std::function<Status(std::span<const std::byte> mine, std::span<std::byte> all)>;
 
-/// A rank that waits sleeps on its bell; a peer that has published something rings it.
-/// The sleeper stores sleeping = 1, then makes all other cores see it (membarrier), looks once more, then sleeps on
-/// `word`. The ringer pays one load of a line that is rarely written.
-struct alignas(kLine) Bell {
-  std::atomic<std::uint32_t> word{0};
-  std::atomic<std::uint32_t> sleeping{0};
-};
-void ring_bell_slow(Bell& bell, bool shared);
-
 class Transport;
 
 /// Both directions to one peer on one channel. Plain data for the executor; owned by its transport.
@@ -56,11 +48,13 @@ struct Link {
   bool needs_flush = false;     // after commits, call transport->flush(link)
   bool common_memory = false;   // the peer's pointers are valid here (threads of one process)
   bool maps_regions = false;    // transport->map() resolves regions of tmkMemAlloc
-  bool copies = false;          // transport->get()/put() reach private memory of the peer (process_vm_readv)
+  bool can_get = false;         // transport->get() reaches the peer's private memory (process_vm_readv)
+  bool can_put = false;         // transport->put() does (process_vm_writev)
+  bool peer_can_get = false;    // the peer's get() reaches ours
   bool open = false;            // both ends exist; before that, poll transport->progress()
 
   void ring() {
-    if (bell != nullptr && bell->sleeping.load(std::memory_order_relaxed) != 0) ring_bell_slow(*bell, bell_shared);
+    if (bell != nullptr && bell->sleeping.load(std::memory_order_relaxed) != 0) ring_bell(*bell, bell_shared);
   }
 };
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/shared_region.hpp"
 #include "communicator/control.hpp"
 #include "execute/kernels.hpp"
 #include "topology/topology.hpp"
@@ -110,10 +111,6 @@ class Communicator {
   /// Name of the algorithm that would serve `call`, e.g. "direct_two_shot".
   virtual Result<std::string> algorithm_for(const Call& call) = 0;
 };
-
-/// Shared memory that ranks of a host map: what tmkMemAlloc gives.
-Result<void*> allocate_shared(std::size_t bytes);
-Status free_shared(void* pointer);
 
 /// Groups of calls (tmkGroupStart/End), per calling thread.
 class Group {
