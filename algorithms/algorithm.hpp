@@ -23,11 +23,16 @@ struct Problem {
   int pieces = 1;    // chunks per lane or block, for algorithms that pipeline inside the schedule
 };
 
-/// Counts that the algorithm's formula promises for the busiest rank; tests compare them with the built program.
+/// What the algorithm's formula promises; tests compare it with the built program.
 struct ClosedForm {
-  std::int64_t rounds = 0;       // messages that the busiest rank must send one after the other (the alpha term)
-  std::int64_t chunks_sent = 0;  // chunks the busiest rank sends (the beta term), of Program::chunks (allreduce,
-                                 // reduce, broadcast) or ranks * Program::chunks (block collectives) that make up n
+  /// Messages on the longest chain (the alpha term), where each lane of a rank sends one message at a time and takes in
+  /// one at a time.
+  std::int64_t rounds = 0;
+  /// Chunks that the busiest sender sends and the busiest receiver receives (the beta term). `chunks` of them
+  /// (allreduce, reduce, broadcast), or ranks * `chunks` (block collectives), make up the n bytes of `cost`.
+  std::int64_t chunks_sent = 0;
+  std::int64_t chunks_received = 0;
+  std::int64_t chunks = 1;  // Program::chunks
 };
 
 struct Algorithm {
@@ -35,7 +40,8 @@ struct Algorithm {
   Collective collective = Collective::allreduce;
   std::string_view source;  // paper and section, or "folklore"
   std::string_view cost;    // alpha-beta-gamma formula, n bytes, p ranks
-  /// Result is the left-to-right fold in rank order up to association: right for non-commutative operations.
+  /// For problems with commutative = false the result is the left-to-right fold in rank order, up to association. (For
+  /// commutative problems the program may choose another order.)
   bool keeps_order = false;
   /// Each result chunk is made by ONE step with the p contributions as sources 0..p-1 in rank order: the same bits for
   /// every such algorithm, any lanes and slices. What `reproducible` asks for.
@@ -43,8 +49,12 @@ struct Algorithm {
   /// Data may be read in place from the sender's user buffer when the receiving step runs, and written to a `lands`
   /// place when the sending step runs. Proved by the verifier's direct mode.
   bool direct_safe = false;
-  /// Right when input and output share memory in the collective's in-place form. Proved by the verifier.
+  /// Right when input and output share memory in the collective's in-place form, in direct mode too where direct_safe.
+  /// Proved by the verifier.
   bool in_place_safe = true;
+  /// Every step's extent is an input chunk of the sender and an output chunk of the receiver: ranks that know only their
+  /// own counts (gatherv, scatterv, alltoallv) can run it with blocks of any sizes.
+  bool pairwise_sizes = false;
   /// Empty where the problem is supported, else the reason why not ("needs a power of two of ranks, has 6").
   std::string (*refuses)(const Problem&) = nullptr;
   /// Rank `rank`'s part. Pure: same arguments, same program.

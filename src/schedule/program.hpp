@@ -16,7 +16,8 @@
 //   allgather, gather              input: K chunks of the own block; output: p*K, block b part k = chunk b*K + k
 //   reduce_scatter, scatter        input: p*K; output: K
 //   alltoall                       input and output: p*K
-//   barrier                        no input, no output; scratch chunks of one byte
+//   barrier                        no input, no output; scratch chunks of one byte, readable from the start: their
+//                                  value means nothing, only the order of messages counts
 // The vector (allreduce...) or block is cut evenly, in whole elements, last chunks smaller or empty; a chunk that is
 // empty moves nothing. Scratch chunks have room for the largest chunk.
 //
@@ -49,7 +50,8 @@ struct Operand {
 };
 
 /// How many bytes a step moves: those of chunks [chunk, chunk + width) of `buffer` (input or output; scratch for
-/// barrier). Matching steps of two ranks name chunks of equal size.
+/// barrier). Matching steps of two ranks name chunks of equal size. Sizes of input and output chunks are defined on
+/// every rank, also where the buffer itself does not exist (a gather's output away from the root).
 struct Extent {
   Buffer buffer = Buffer::none;
   std::int32_t chunk = 0;
