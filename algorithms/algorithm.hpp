@@ -46,12 +46,14 @@ struct Algorithm {
   /// Each result chunk is made by ONE step with the p contributions as sources 0..p-1 in rank order: the same bits for
   /// every such algorithm, any lanes and slices. What `reproducible` asks for.
   bool canonical = false;
-  /// Data may be read in place from the sender's user buffer when the receiving step runs, and written to a `lands`
-  /// place when the sending step runs. Proved by the verifier's direct mode.
+  /// Out of place: data may be read from the sender's user buffer when the receiving step runs (late), and written to
+  /// a `lands` place when the sending step runs (early). Proved by the verifier's direct mode.
   bool direct_safe = false;
-  /// Right when input and output share memory in the collective's in-place form, in direct mode too where direct_safe.
+  /// Right when input and output share memory in the collective's in-place form, and messages move through slots.
   /// Proved by the verifier.
   bool in_place_safe = true;
+  /// Both at once. Where it is false, a call in place must not use direct mode. Proved by the verifier.
+  bool direct_in_place_safe = false;
   /// Every step's extent is an input chunk of the sender and an output chunk of the receiver: ranks that know only their
   /// own counts (gatherv, scatterv, alltoallv) can run it with blocks of any sizes.
   bool pairwise_sizes = false;

@@ -1,12 +1,11 @@
 // Ring: reduce-scatter around the ring, then allgather around it. Lane l of L carries chunks [l*p, (l+1)*p); odd lanes
 // run the other way round.
 #include "algorithms/algorithm.hpp"
+#include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
 
 namespace tamaki {
 namespace {
-
-std::string refuses(const Problem&) { return {}; }
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, lanes = problem.lanes;
@@ -36,7 +35,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
 
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t p = problem.ranks;
-  return {.rounds = 2 * (p - 1), .chunks_sent = 2 * (p - 1) * problem.lanes};
+  const std::int64_t moved = 2 * (p - 1) * problem.lanes;
+  return {.rounds = 2 * (p - 1), .chunks_sent = moved, .chunks_received = moved, .chunks = p * problem.lanes};
 }
 
 }  // namespace
@@ -51,7 +51,8 @@ const Algorithm k_allreduce_ring = {
     .canonical = false,
     .direct_safe = true,
     .in_place_safe = true,
-    .refuses = refuses,
+    .direct_in_place_safe = true,
+    .refuses = refuse_reordering,
     .build = build,
     .closed_form = closed_form,
 };
