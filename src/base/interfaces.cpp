@@ -2,6 +2,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <bit>
@@ -112,7 +113,7 @@ Result<std::vector<Interface>> list_interfaces() {
     if (interface.address.is_link_local()) continue;
     all.push_back(std::move(interface));
   }
-  std::ranges::stable_partition(all, [](const Interface& i) { return i.address.family() == AF_INET; });
+  std::stable_partition(all.begin(), all.end(), [](const Interface& i) { return i.address.family() == AF_INET; });
   return all;
 }
 

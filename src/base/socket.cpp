@@ -20,7 +20,7 @@ namespace {
 bool peer_is_gone(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == EPIPE || error == ECONNABORTED ||
          error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN || error == ETIMEDOUT ||
-         error == ENETDOWN || error == EADDRNOTAVAIL;
+         error == ENETDOWN;
 }
 
 tl::unexpected<Error> socket_error(const std::string& what, int error) {
@@ -114,11 +114,16 @@ Result<Address> Address::parse(std::string_view text) {
     if (!parsed) return tl::unexpected<Error>(parsed.error());
     port = *parsed;
   }
+  in6_addr exact{};  // getaddrinfo() alone would take "10.1" for 10.0.0.1
+  const std::string host_text(host);
+  if (host.find('%') == std::string_view::npos && ::inet_pton(AF_INET, host_text.c_str(), &exact) != 1 &&
+      ::inet_pton(AF_INET6, host_text.c_str(), &exact) != 1)
+    return fail(Code::invalid_argument, "\"" + std::string(text) + "\" is not an IPv4 or IPv6 address");
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(std::string(host).c_str(), nullptr, &hints, &found) != 0)
+  if (::getaddrinfo(host_text.c_str(), nullptr, &hints, &found) != 0)
     return fail(Code::invalid_argument, "\"" + std::string(text) + "\" is not an IPv4 or IPv6 address");
   const Address address(found->ai_addr, found->ai_addrlen);
   ::freeaddrinfo(found);
