@@ -57,6 +57,9 @@ struct Algorithm {
   /// Every step's extent is an input chunk of the sender and an output chunk of the receiver: ranks that know only their
   /// own counts (gatherv, scatterv, alltoallv) can run it with blocks of any sizes.
   bool pairwise_sizes = false;
+  /// Blocks may have different sizes, known to every rank (allgatherv, reduce_scatterv): every step's extent names exactly
+  /// the chunks that it moves, not just others that are as large when all blocks are equal. Proved by the verifier.
+  bool uneven_safe = true;
   /// Empty where the problem is supported, else the reason why not ("needs a power of two of ranks, has 6").
   std::string (*refuses)(const Problem&) = nullptr;
   /// Rank `rank`'s part. Pure: same arguments, same program.
