@@ -33,6 +33,11 @@ struct CommunicatorConfig {
   std::string transports;  // names in order of preference, comma-separated
   std::string algorithm;   // rules for every collective; empty: the options' rules
   std::string name;
+  /// Called by a rank that waits inside run() or wait(), from that thread, once it has spun in vain and then again at
+  /// least every millisecond while it sleeps, so that a host library (MPI under the preload) makes progress on
+  /// messages of its own that peers may be waiting for. Must not call this communicator. Null: never called.
+  void (*on_idle)(void* context) = nullptr;
+  void* idle_context = nullptr;
 };
 /// The configuration the options ask for.
 Result<CommunicatorConfig> default_config();
