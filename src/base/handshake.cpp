@@ -24,7 +24,7 @@ bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
 Handshake::Handshake(Role role, std::span<const std::byte> secret)
     : role_(role), secret_bytes_(std::min(secret.size(), secret_.size())) {
   std::memcpy(secret_.data(), secret.data(), secret_bytes_);
-  static_cast<void>(sodium_init());  // once a process; only chooses faster code, its failure changes nothing here
+  [[maybe_unused]] const int ready = sodium_init();  // once a process; only chooses faster code, may fail
   auto& nonce = role == Role::dialled ? dialled_nonce_ : accepted_nonce_;
   randombytes_buf(nonce.data(), nonce.size());
   if (role == Role::accepted) {
@@ -69,7 +69,8 @@ void Handshake::answer() {
 
 Status Handshake::received(std::size_t bytes) {
   in_at_ += bytes;
-  const auto stranger = [] {
+  const auto stranger = [this] {
+    refused_ = true;
     return fail(Code::invalid_usage, "the other end does not know the job's secret", Scope::connection);
   };
   const std::span<const std::byte> in(in_);

@@ -34,7 +34,7 @@ class Handshake {
   /// `bytes` of room() are filled. invalid_usage: the peer does not know the secret; close without an answer.
   Status received(std::size_t bytes);
   /// The peer has proved itself and everything is sent.
-  bool done() const { return in_at_ == in_end_ && out_at_ == out_end_; }
+  bool done() const { return !refused_ && in_at_ == in_end_ && out_at_ == out_end_; }
 
  private:
   static constexpr std::size_t kMagicBytes = 8, kNonceBytes = 32, kMacBytes = 32;
@@ -49,6 +49,7 @@ class Handshake {
   std::array<std::byte, kMagicBytes + kNonceBytes + kMacBytes> in_{}, out_{};
   std::size_t in_at_ = 0, in_end_ = 0, out_at_ = 0, out_end_ = 0;
   int messages_in_ = 0;
+  bool refused_ = false;
 };
 
 }  // namespace tamaki

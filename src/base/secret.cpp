@@ -7,7 +7,9 @@
 namespace tamaki {
 namespace {
 
-void prepare() { static_cast<void>(::sodium_init()); }  // once a process, from any thread; later calls do nothing
+void prepare() {
+  if (::sodium_init() < 0) return;  // once a process, from any thread; only chooses faster code, a failure changes nothing
+}
 
 }  // namespace
 
