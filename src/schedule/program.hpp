@@ -7,7 +7,9 @@
 //   step     one action on `width` consecutive chunks: destinations = reduction of sources
 //   lane     an ordered stream of steps of one rank; lanes of a rank run concurrently
 //   channel  names a FIFO between an ordered pair of ranks; messages of (source, destination, channel) arrive in
-//            order. A channel is used, in each direction, by one lane of a rank (or by lanes that order each other)
+//            order. A channel is used, in each direction, by one lane of a rank (or by lanes that order each other).
+//            A FIFO has room for at least two messages (one is too few for any ring of fused steps: every rank would
+//            wait for room made by the next); programs must not need more
 //   slice    unit of pipelining inside a chunk, chosen at run time: the whole program runs once per slice, each lane
 //            by itself and in order, so a chunk of any size moves through slots of fixed size
 //
