@@ -1,0 +1,57 @@
+#pragma once
+// How a rank waits: it spins for a bounded time, gives its core away for a while, then sleeps on its bell. With a core
+// for each rank the spin is long; where ranks share cores it is short and giving the core away does the work.
+
+#include <cstdint>
+#include <ctime>
+#include <vector>
+
+#include "base/bell.hpp"
+
+namespace tamaki {
+
+struct WaitPolicy {
+  std::int32_t spins = 2000;        // looks before the clock is read for the first time
+  std::int64_t spin_ns = 200'000;   // then spinning goes on until so long after the first reading
+  std::int64_t yield_ns = 50'000;   // then sched_yield for so long
+  std::int64_t sleep_ns = 50'000'000;  // longest single sleep, so that deadlines and deaths are seen
+  static WaitPolicy make(int ranks_on_host, int cores, std::int64_t spin_us_option);
+};
+
+inline std::int64_t now_ns() {
+  timespec t;
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+/// State of one wait. Fresh for each period without progress.
+class Waiter {
+ public:
+  explicit Waiter(const WaitPolicy& policy) : policy_(&policy) {}
+
+  /// True: nothing else is to be done than look again (the fast phase).
+  bool spin() {
+    if (looks_ >= policy_->spins) return false;
+    ++looks_;
+    cpu_relax();
+    return true;
+  }
+  /// One round of the slow phase. True: the caller should sleep (prepare, look again, sleep) instead of looking at once.
+  bool slow_round();
+  /// Since the slow phase began; 0 before.
+  std::int64_t waited_ns() const { return began_ == 0 ? 0 : now_ns() - began_; }
+  void progressed() { looks_ = 0, phase_began_ = 0; }
+
+ private:
+  const WaitPolicy* policy_;
+  std::int32_t looks_ = 0;
+  std::int64_t began_ = 0;        // first slow round
+  std::int64_t phase_began_ = 0;  // first slow round since the last progress
+};
+
+/// Sleeps on `bell` (null: none) and `descriptors` at once, at most `timeout_ns`; returns early on news. `ticket` is
+/// that of prepare_sleep. Where both kinds of news are possible it sleeps on the descriptors for short times.
+void sleep_for_news(Bell* bell, std::uint32_t ticket, bool bell_shared, const std::vector<int>& descriptors,
+                    std::int64_t timeout_ns);
+
+}  // namespace tamaki
