@@ -45,7 +45,8 @@ struct Link {
   Transport* transport = nullptr;
   Bell* bell = nullptr;         // the peer's; null where the transport wakes the peer by itself
   bool bell_shared = false;     // the bell is in memory shared between processes
-  bool needs_flush = false;     // after commits, call transport->flush(link)
+  bool needs_flush = false;     // after commits (and releases) call transport->flush(link); an operation is over only
+                                // when out.drained() says that the transport has passed its messages on
   bool common_memory = false;   // the peer's pointers are valid here (threads of one process)
   bool maps_regions = false;    // transport->map() resolves regions of tmkMemAlloc
   bool can_get = false;         // transport->get() reaches the peer's private memory (process_vm_readv)
