@@ -1,0 +1,182 @@
+// Every algorithm, at many rank counts, roots, lanes and radices: run by the reference interpreter, held against its
+// closed form, built twice.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "support/interpreter.hpp"
+
+namespace tamaki {
+namespace {
+
+constexpr int kRanks[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 23, 32, 33};
+
+bool has_root(Collective c) {
+  return c == Collective::reduce || c == Collective::broadcast || c == Collective::gather || c == Collective::scatter;
+}
+
+std::string text_of(const Problem& q) {
+  return std::string(name_of(q.collective)) + " p=" + std::to_string(q.ranks) + " root=" + std::to_string(q.root) +
+         " lanes=" + std::to_string(q.lanes) + " radix=" + std::to_string(q.radix) + " pieces=" +
+         std::to_string(q.pieces) + (q.commutative ? "" : " non-commutative");
+}
+
+std::vector<Program> build_all(const Algorithm& algorithm, const Problem& problem) {
+  std::vector<Program> programs;
+  for (int r = 0; r < problem.ranks; ++r)
+    programs.push_back(algorithm.build(Topology::flat(problem.ranks), problem, r));
+  return programs;
+}
+
+/// The problems of one algorithm that it does not refuse.
+std::vector<Problem> problems(const Algorithm& algorithm) {
+  std::vector<Problem> all;
+  for (int p : kRanks) {
+    std::set<int> roots = {0};
+    if (has_root(algorithm.collective)) {
+      for (int root = 0; root < std::min(p, 5); ++root) roots.insert(root);
+      if (p > 5) roots = {0, 1, p / 2, p - 1};
+    }
+    for (int root : roots)
+      for (bool commutative : {true, false})
+        for (auto [lanes, radix, pieces] : {std::tuple{1, 2, 1}, {2, 3, 1}, {3, 4, 2}, {1, 3, 3}, {2, 2, 2}}) {
+          if (!commutative && !reduces(algorithm.collective)) continue;
+          const Problem problem = {.collective = algorithm.collective, .ranks = p, .root = root,
+                                   .commutative = commutative, .lanes = lanes, .radix = radix, .pieces = pieces};
+          if (algorithm.refuses(problem).empty()) all.push_back(problem);
+        }
+  }
+  return all;
+}
+
+/// Fused steps around a cycle of ranks need two slots in each FIFO; everything else does with one.
+int least_slots(const Algorithm& algorithm) { return algorithm.name == "ring" ? 2 : 1; }
+
+class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryAlgorithm, doesWhatItsCollectivePromises) {
+  const Algorithm& algorithm = *GetParam();
+  std::uint64_t seed = 1;
+  for (const Problem& problem : problems(algorithm)) {
+    const std::vector<Program> programs = build_all(algorithm, problem);
+    const int times = problem.ranks <= 8 ? 4 : 1;
+    for (bool in_place : {false, true})
+      for (bool direct : {false, true})
+        for (bool uneven : {false, true}) {
+          if (in_place && !algorithm.in_place_safe) continue;
+          if (direct && !(in_place ? algorithm.direct_in_place_safe : algorithm.direct_safe)) continue;
+          if (uneven && !algorithm.uneven_safe) continue;
+          for (int i = 0; i < times; ++i, ++seed) {
+            const std::string complaint = test::interpret(
+                programs, {.slices = 1 + static_cast<int>(seed % 3), .slots = least_slots(algorithm) + static_cast<int>(seed % 2),
+                           .in_place = in_place, .direct = direct, .uneven = uneven,
+                           .keeps_order = algorithm.keeps_order && !problem.commutative,
+                           .canonical = algorithm.canonical, .seed = seed});
+            ASSERT_EQ(complaint, "") << text_of(problem) << " in_place=" << in_place << " direct=" << direct
+                                     << " uneven=" << uneven << " seed=" << seed;
+          }
+        }
+  }
+}
+
+TEST_P(EveryAlgorithm, keepsItsClosedForm) {
+  const Algorithm& algorithm = *GetParam();
+  for (const Problem& problem : problems(algorithm)) {
+    const std::vector<Program> programs = build_all(algorithm, problem);
+    const ClosedForm promised = algorithm.closed_form(problem);
+    const test::Counts counted = test::count(programs);
+    EXPECT_EQ(promised.rounds, counted.rounds) << text_of(problem);
+    EXPECT_EQ(promised.chunks_sent, counted.chunks_sent) << text_of(problem);
+    EXPECT_EQ(promised.chunks_received, counted.chunks_received) << text_of(problem);
+    EXPECT_EQ(promised.chunks, programs[0].chunks) << text_of(problem);
+    if (HasFailure()) break;
+  }
+}
+
+TEST_P(EveryAlgorithm, isAPureFunctionAndNamesItself) {
+  const Algorithm& algorithm = *GetParam();
+  EXPECT_EQ(find_algorithm(algorithm.collective, algorithm.name), &algorithm);
+  EXPECT_FALSE(algorithm.source.empty());
+  EXPECT_FALSE(algorithm.cost.empty());
+  for (const Problem& problem : problems(algorithm)) {
+    const int rank = problem.ranks / 2;
+    const Program program = algorithm.build(Topology::flat(problem.ranks), problem, rank);
+    EXPECT_EQ(program, algorithm.build(Topology::flat(problem.ranks), problem, rank)) << text_of(problem);
+    EXPECT_EQ(program.algorithm, algorithm.name);
+    EXPECT_EQ(program.collective, algorithm.collective);
+    EXPECT_EQ(program.ranks, problem.ranks);
+    EXPECT_EQ(program.rank, rank);
+    EXPECT_EQ(program.root, has_root(algorithm.collective) ? problem.root : 0);
+  }
+}
+
+TEST_P(EveryAlgorithm, namesSizesThatItsRankKnows) {
+  const Algorithm& algorithm = *GetParam();
+  if (!algorithm.pairwise_sizes || !has_root(algorithm.collective)) GTEST_SKIP() << "not for sizes known in pairs only";
+  for (const Problem& problem : problems(algorithm))
+    for (const Program& program : build_all(algorithm, problem))
+      for (const Step& step : program.steps)
+        if (program.rank != problem.root) {
+          EXPECT_EQ(step.extent.buffer, problem.collective == Collective::gather ? Buffer::input : Buffer::output);
+        }
+}
+
+TEST_P(EveryAlgorithm, refusesNonsenseWithNamesAndRanges) {
+  const Algorithm& algorithm = *GetParam();
+  Problem problem = {.collective = algorithm.collective, .ranks = 4};
+  EXPECT_EQ(algorithm.refuses(problem), "");
+  problem.root = 4;
+  EXPECT_EQ(algorithm.refuses(problem), "root is 4, must be 0..3");
+  problem = {.collective = algorithm.collective, .ranks = 0};
+  EXPECT_EQ(algorithm.refuses(problem), "ranks is 0, must be 1..65535");
+  problem = {.collective = algorithm.collective, .ranks = 4, .lanes = 0};
+  EXPECT_EQ(algorithm.refuses(problem), "lanes is 0, must be 1..1024");
+  problem = {.collective = algorithm.collective, .ranks = 4, .radix = 1};
+  EXPECT_EQ(algorithm.refuses(problem), "radix is 1, must be 2 or more");
+  problem = {.collective = algorithm.collective, .ranks = 4, .pieces = 0};
+  EXPECT_EQ(algorithm.refuses(problem), "pieces is 0, must be 1 or more");
+  if (reduces(algorithm.collective)) {
+    problem = {.collective = algorithm.collective, .ranks = 4, .commutative = false};
+    EXPECT_EQ(algorithm.refuses(problem).empty(), algorithm.keeps_order) << algorithm.refuses(problem);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryAlgorithm, testing::ValuesIn(all_algorithms().begin(), all_algorithms().end()),
+                         [](const auto& instance) {
+                           return std::string(name_of(instance.param->collective)) + "_" +
+                                  std::string(instance.param->name);
+                         });
+
+TEST(Algorithms, everyCollectiveHasItsChoices) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    bool any_ranks = false, ordered = false, canonical = false;
+    for (const Algorithm* algorithm : all_algorithms()) {
+      if (algorithm->collective != collective) continue;
+      bool all = true;
+      for (int p = 1; p <= 64; ++p) all &= algorithm->refuses({.collective = collective, .ranks = p}).empty();
+      any_ranks |= all;
+      ordered |= all && algorithm->keeps_order;
+      canonical |= all && algorithm->canonical;
+      EXPECT_TRUE(!algorithm->canonical || algorithm->keeps_order) << algorithm->name;
+    }
+    EXPECT_TRUE(any_ranks) << name_of(collective);
+    EXPECT_EQ(ordered, reduces(collective)) << name_of(collective);
+    EXPECT_EQ(canonical, reduces(collective)) << name_of(collective);
+  }
+}
+
+TEST(Algorithms, aRingOfThirteenThousandRanksIsAHandfulOfRecords) {
+  const Algorithm* ring = find_algorithm(Collective::allreduce, "ring");
+  const Program program = ring->build({}, {.ranks = 13'824, .lanes = 2}, 7);
+  EXPECT_EQ(program.steps.size(), 10u);
+  EXPECT_EQ(program.operands.size(), 28u);
+  EXPECT_EQ(expanded_steps(program, 0), 2 * 13'824 - 1);
+}
+
+}  // namespace
+}  // namespace tamaki
