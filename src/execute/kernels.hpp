@@ -37,8 +37,10 @@ struct OpContext {
 
 /// destinations[d][i] = finish(sources[0][i] op sources[1][i] op ...), left to right, for all d and i. Any alignment.
 /// A destination may be exactly one of the sources; otherwise operands do not overlap. 16- and 8-bit floats accumulate
-/// in f32 and are rounded once, to nearest even; fp8 e4m3 saturates. Integers wrap. min and max: a NaN wins and becomes
-/// the canonical quiet NaN of the type, -0 < +0. Logical operations give 0 or 1.
+/// in f32 and are rounded once, to nearest even; fp8 e4m3 saturates. Integers wrap. min and max: a NaN wins, -0 < +0.
+/// Every NaN that an operation yields, sums included, is the canonical quiet NaN of the type, so bits depend neither on
+/// the place in the buffer nor on the processor. Logical operations give 0 or 1. One source that needs no
+/// transformation (move_is_copy()) is copied as it is.
 using ReduceKernel = void (*)(const OpContext& context, const KernelArguments& arguments);
 
 /// Null if the pair has no meaning (is_defined()).

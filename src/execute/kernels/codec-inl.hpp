@@ -1,8 +1,10 @@
-// How elements lie in memory and in vectors, per target (included once per target, hence the toggled guard).
+// How elements lie in memory and in vectors, per target (included once per target, hence the toggled
+// guard).
 //
-// A codec says: Lane (what a vector lane computes with), kBytes (of an element's lane in memory), decode (memory vector
-// to compute vector) and encode (back, rounding once to nearest even, every NaN becoming the type's canonical quiet
-// NaN). Results depend on the value alone: not on the target, the lane or the neighbours.
+// A codec says: Lane (what a vector lane computes with), kBytes (of an element's lane in memory), decode
+// (memory vector to compute vector) and encode (back, rounding once to nearest even, every NaN becoming the
+// type's canonical quiet NaN). Results depend on the value alone: not on the target, the lane or the
+// neighbours.
 
 #if defined(TAMAKI_CODEC_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAMAKI_CODEC_INL
@@ -60,7 +62,8 @@ HWY_INLINE void write_as(std::byte* p, T value) {
   std::memcpy(p, &value, sizeof(value));
 }
 
-/// The first `bytes` (1..8) at p as the low bytes of a word; the rest of the word is zero. Reads nothing else.
+/// The first `bytes` (1..8) at p as the low bytes of a word; the rest of the word is zero. Reads nothing
+/// else.
 HWY_INLINE std::uint64_t read_word(const std::byte* p, std::size_t bytes) {
   if (bytes >= 8) return read_as<std::uint64_t>(p);
   if (bytes >= 4) {
@@ -87,9 +90,9 @@ HWY_INLINE void write_word(std::byte* p, std::uint64_t word, std::size_t bytes) 
   write_as(p, static_cast<std::uint8_t>(word));
 }
 
-/// Vectors of at most 16 bytes in memory, for the ends that a whole vector does not fit into: `bytes` of them, more
-/// than none and fewer than all; the rest of the vector is zero. By words and registers where that is cheap, since a
-/// round trip through a buffer stalls on store forwarding.
+/// Vectors of at most 16 bytes in memory, for the ends that a whole vector does not fit into: `bytes` of
+/// them, more than none and fewer than all; the rest of the vector is zero. By words and registers where
+/// that is cheap, since a round trip through a buffer stalls on store forwarding.
 template <class D>
 HWY_INLINE hn::Vec<D> load_partial(D d, const std::byte* p, std::size_t bytes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -99,9 +102,12 @@ HWY_INLINE hn::Vec<D> load_partial(D d, const std::byte* p, std::size_t bytes) {
   constexpr std::size_t kVector = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
   if constexpr (kVector == 16) {
     const hn::Repartition<std::uint64_t, D> words;
-    if (bytes <= 8) return hn::BitCast(d, hn::InterleaveLower(words, hn::Set(words, read_word(p, bytes)), hn::Zero(words)));
+    if (bytes <= 8)
+      return hn::BitCast(d,
+                         hn::InterleaveLower(words, hn::Set(words, read_word(p, bytes)), hn::Zero(words)));
     const std::uint64_t high = read_as<std::uint64_t>(p + bytes - 8) >> (8 * (16 - bytes));
-    return hn::BitCast(d, hn::InterleaveLower(words, hn::Set(words, read_as<std::uint64_t>(p)), hn::Set(words, high)));
+    return hn::BitCast(
+        d, hn::InterleaveLower(words, hn::Set(words, read_as<std::uint64_t>(p)), hn::Set(words, high)));
   } else if constexpr (kVector == 8) {
     const hn::Repartition<std::uint64_t, D> words;
     return hn::BitCast(d, hn::Set(words, read_word(p, bytes)));
@@ -148,7 +154,8 @@ HWY_INLINE void store_partial(hn::Vec<D> v, D d, std::byte* p, std::size_t bytes
 template <class D>
 HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v) {
   using Bits = hn::TFromD<hn::RebindToUnsigned<D>>;
-  constexpr Bits kQuiet = sizeof(Bits) == 4 ? static_cast<Bits>(0x7FC00000u) : static_cast<Bits>(0x7FF8000000000000u);
+  constexpr Bits kQuiet =
+      sizeof(Bits) == 4 ? static_cast<Bits>(0x7FC00000u) : static_cast<Bits>(0x7FF8000000000000u);
   return hn::IfThenElse(hn::Eq(v, v), v, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), kQuiet)));
 }
 
@@ -174,8 +181,9 @@ struct Native {
   }
 };
 
-/// A float of 1 sign, E exponent and M mantissa bits with the IEEE bias, in the low bits of 32-bit lanes, to and from
-/// f32. kFinite: no infinities; the largest pattern is the only NaN, and too large values saturate (OCP E4M3).
+/// A float of 1 sign, E exponent and M mantissa bits with the IEEE bias, in the low bits of 32-bit lanes,
+/// to and from f32. kFinite: no infinities; the largest pattern is the only NaN, and too large values
+/// saturate (OCP E4M3).
 template <int E, int M, bool kFinite>
 struct SmallFormat {
   static constexpr int kShift = 23 - M;
@@ -189,14 +197,15 @@ struct SmallFormat {
     const auto sign = hn::ShiftLeft<31 - (E + M)>(hn::AndNot(hn::Set(di, kMagnitude), h));
     const auto magnitude = hn::ShiftLeft<kShift>(hn::And(h, hn::Set(di, kMagnitude)));
     const auto normal = hn::Add(magnitude, hn::Set(di, kRebias));
-    // Without the hidden one: read with it, then take it away. Exact, and no f32 denormal is touched, so the bits do
-    // not depend on a program's flush-to-zero mode.
+    // Without the hidden one: read with it, then take it away. Exact, and no f32 denormal is touched, so
+    // the bits do not depend on a program's flush-to-zero mode.
     const auto hidden = hn::Set(di, kRebias + (1 << 23));
     const auto subnormal =
         hn::BitCast(di, hn::Sub(hn::BitCast(d, hn::Add(magnitude, hidden)), hn::BitCast(d, hidden)));
     auto bits = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 1 << 23)), subnormal, normal);
     if constexpr (kFinite) {
-      bits = hn::IfThenElse(hn::Eq(magnitude, hn::Set(di, kMagnitude << kShift)), hn::Set(di, 0x7FC00000), bits);
+      bits = hn::IfThenElse(hn::Eq(magnitude, hn::Set(di, kMagnitude << kShift)), hn::Set(di, 0x7FC00000),
+                            bits);
     } else {
       const auto special = hn::Set(di, ((1 << E) - 1) << 23);
       bits = hn::IfThenElse(hn::Lt(magnitude, special), bits, hn::Or(magnitude, hn::Set(di, 0x7F800000)));
@@ -209,21 +218,25 @@ struct SmallFormat {
     const hn::RebindToSigned<D> di;
     const auto bits = hn::BitCast(di, v);
     const auto magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
-    const auto sign = hn::ShiftRight<31 - (E + M)>(hn::BitCast(hn::RebindToUnsigned<D>(), hn::Xor(bits, magnitude)));
+    const auto sign =
+        hn::ShiftRight<31 - (E + M)>(hn::BitCast(hn::RebindToUnsigned<D>(), hn::Xor(bits, magnitude)));
     // Normal: add half of the last place, less one where that place is even, then cut.
     const auto odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(di, 1));
     const auto rounded = hn::Add(hn::Add(magnitude, hn::Set(di, (1 << (kShift - 1)) - 1 - kRebias)), odd);
     const auto normal = hn::ShiftRight<kShift>(rounded);
-    // Subnormal: the addition of a number whose last place is the format's smallest step rounds as it should.
+    // Subnormal: the addition of a number whose last place is the format's smallest step rounds as it
+    // should.
     constexpr std::int32_t kMagic = (127 - kBias + kShift + 1) << 23;
     const auto magic = hn::Set(di, kMagic);
     const auto subnormal =
         hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, magic))), magic);
     auto small = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, kRebias + (1 << 23))), subnormal, normal);
-    // The smallest value beyond the largest finite one (which has kMagnitude - 1 here, infinity's pattern - 1 there).
+    // The smallest value beyond the largest finite one (which has kMagnitude - 1 here, infinity's pattern -
+    // 1 there).
     constexpr std::int32_t kTop = kFinite ? kMagnitude - 1 : (((1 << E) - 1) << M) - 1;
     constexpr std::int32_t kLimit = kFinite ? kTop : kTop + 1;
-    small = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, ((kTop + 1) << kShift) + kRebias)), small, hn::Set(di, kLimit));
+    small = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, ((kTop + 1) << kShift) + kRebias)), small,
+                           hn::Set(di, kLimit));
     small = hn::Min(small, hn::Set(di, kLimit));
     constexpr std::int32_t kNan = kFinite ? kMagnitude : (((1 << E) - 1) << M) | (1 << (M - 1));
     small = hn::Or(small, hn::BitCast(di, sign));

@@ -1,4 +1,5 @@
-// Products and logic of complex numbers, in plain C++: rare enough to do without vectors. Their sums are in floats.cpp.
+// Products and logic of complex numbers, in plain C++: rare enough to do without vectors. Their sums are in
+// floats.cpp.
 
 #include <bit>
 #include <cstring>
@@ -22,7 +23,8 @@ Complex<T> read(const std::byte* p) {
   return value;
 }
 
-/// The textbook formula, each product rounded (no fused multiplication: bits must not depend on the processor).
+/// The textbook formula, each product rounded (no fused multiplication: bits must not depend on the
+/// processor).
 template <class T>
 Complex<T> multiply(Complex<T> a, Complex<T> b) {
   return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
@@ -31,7 +33,8 @@ Complex<T> multiply(Complex<T> a, Complex<T> b) {
 template <class T>
 T canonical(T value) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  constexpr Bits kQuiet = sizeof(T) == 4 ? static_cast<Bits>(0x7FC00000u) : static_cast<Bits>(0x7FF8000000000000u);
+  constexpr Bits kQuiet =
+      sizeof(T) == 4 ? static_cast<Bits>(0x7FC00000u) : static_cast<Bits>(0x7FF8000000000000u);
   return value == value ? value : std::bit_cast<T>(kQuiet);
 }
 
@@ -45,7 +48,8 @@ template <class T>
 bool copied(const OpContext& context, const KernelArguments& arguments) {
   const bool raw = arguments.raw_source >= 0;
   if (arguments.sources.size() != 1 || !move_is_copy(context.op, arguments.finish, raw)) return false;
-  copy_kernel(arguments.sources[0], arguments.destinations, arguments.count * 2 * sizeof(T), arguments.stream);
+  copy_kernel(arguments.sources[0], arguments.destinations, arguments.count * 2 * sizeof(T),
+              arguments.stream);
   return true;
 }
 
@@ -88,7 +92,9 @@ void logical(const OpContext& context, const KernelArguments& arguments) {
       any = any || truth;
       odd = odd != truth;
     }
-    const bool result = context.op == ReduceOp::logical_and ? all : context.op == ReduceOp::logical_or ? any : odd;
+    const bool result = context.op == ReduceOp::logical_and  ? all
+                        : context.op == ReduceOp::logical_or ? any
+                                                             : odd;
     write_all(arguments, i, Complex<T>{static_cast<T>(result), 0});
   }
 }

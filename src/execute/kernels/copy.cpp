@@ -1,5 +1,6 @@
-// The copy kernel: plain vector loads and stores. memcpy of the C library turns to `rep movsb` from some size on, which
-// is slow for lines that lie modified in another core's cache, and that is where a message of a peer lies.
+// The copy kernel: plain vector loads and stores. memcpy of the C library turns to `rep movsb` from some
+// size on, which is slow for lines that lie modified in another core's cache, and that is where a message
+// of a peer lies.
 
 #include "execute/kernels/targets.hpp"
 
@@ -33,7 +34,8 @@ HWY_INLINE void copy_few(const std::byte* source, CopyDestinations destinations,
   for (std::byte* p : destinations) store_bytes(tail, d, p + bytes - step);
 }
 
-HWY_INLINE void copy_many(const std::byte* source, CopyDestinations destinations, std::size_t bytes, bool want_stream) {
+HWY_INLINE void copy_many(const std::byte* source, CopyDestinations destinations, std::size_t bytes,
+                          bool want_stream) {
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t step = hn::Lanes(d);
   const auto head = load_bytes(d, source);
@@ -44,7 +46,8 @@ HWY_INLINE void copy_many(const std::byte* source, CopyDestinations destinations
     const std::size_t boundary = step & (~step + 1);
     at = (~reinterpret_cast<std::uintptr_t>(destinations[0]) + 1) & (boundary - 1);
     stream = want_stream && HWY_TARGET != HWY_SCALAR;
-    for (std::byte* p : destinations) stream = stream && reinterpret_cast<std::uintptr_t>(p + at) % step == 0;
+    for (std::byte* p : destinations)
+      stream = stream && reinterpret_cast<std::uintptr_t>(p + at) % step == 0;
   }
   const bool peeled = at != 0;
   for (; at + 4 * step < bytes; at += 4 * step) {

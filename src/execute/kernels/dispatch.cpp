@@ -16,7 +16,8 @@ namespace tamaki {
 namespace {
 
 #if defined(__x86_64__) || defined(__i386__)
-/// Everything that the compiler may use in code for `target` (HWY_TARGET_STR_*), not just the name-giving extension.
+/// Everything that the compiler may use in code for `target` (HWY_TARGET_STR_*), not just the name-giving
+/// extension.
 /// __builtin_cpu_supports also asks whether the system saves the registers.
 bool runs(KernelTarget target) {
   __builtin_cpu_init();
@@ -25,16 +26,22 @@ bool runs(KernelTarget target) {
   constexpr unsigned kPclmul = 1u << 1, kAes = 1u << 25, kF16c = 1u << 29;
   const bool sse4 = leaf1 && (c & kPclmul) != 0 && (c & kAes) != 0 && __builtin_cpu_supports("ssse3") &&
                     __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("sse4.2");
-  const bool avx2 = sse4 && (c & kF16c) != 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool avx2 = sse4 && (c & kF16c) != 0 && __builtin_cpu_supports("avx2") &&
+                    __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2");
   const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
   switch (target) {
-    case KernelTarget::scalar: return true;
-    case KernelTarget::sse4: return sse4;
-    case KernelTarget::avx2: return avx2;
-    case KernelTarget::avx3: return avx3;
-    default: return false;
+    case KernelTarget::scalar:
+      return true;
+    case KernelTarget::sse4:
+      return sse4;
+    case KernelTarget::avx2:
+      return avx2;
+    case KernelTarget::avx3:
+      return avx3;
+    default:
+      return false;
   }
 }
 #elif defined(__aarch64__) && defined(__linux__)
@@ -42,10 +49,14 @@ bool runs(KernelTarget target) {
   const unsigned long have = getauxval(AT_HWCAP);
   constexpr unsigned long kAes = 1ul << 3, kSve = 1ul << 22;
   switch (target) {
-    case KernelTarget::scalar: return true;
-    case KernelTarget::neon: return (have & kAes) != 0;  // Highway's NEON lets the compiler use AES
-    case KernelTarget::sve: return (have & kSve) != 0;
-    default: return false;
+    case KernelTarget::scalar:
+      return true;
+    case KernelTarget::neon:
+      return (have & kAes) != 0;  // Highway's NEON lets the compiler use AES
+    case KernelTarget::sve:
+      return (have & kSve) != 0;
+    default:
+      return false;
   }
 }
 #else
@@ -54,12 +65,18 @@ bool runs(KernelTarget target) { return target == KernelTarget::scalar || target
 
 constexpr bool compiled(KernelTarget target) {
   switch (target) {
-    case KernelTarget::scalar: return (HWY_TARGETS & HWY_SCALAR) != 0;
-    case KernelTarget::sse4: return (HWY_TARGETS & HWY_SSE4) != 0;
-    case KernelTarget::avx2: return (HWY_TARGETS & HWY_AVX2) != 0;
-    case KernelTarget::avx3: return (HWY_TARGETS & HWY_AVX3) != 0;
-    case KernelTarget::neon: return (HWY_TARGETS & HWY_NEON) != 0;
-    case KernelTarget::sve: return (HWY_TARGETS & HWY_SVE) != 0;
+    case KernelTarget::scalar:
+      return (HWY_TARGETS & HWY_SCALAR) != 0;
+    case KernelTarget::sse4:
+      return (HWY_TARGETS & HWY_SSE4) != 0;
+    case KernelTarget::avx2:
+      return (HWY_TARGETS & HWY_AVX2) != 0;
+    case KernelTarget::avx3:
+      return (HWY_TARGETS & HWY_AVX3) != 0;
+    case KernelTarget::neon:
+      return (HWY_TARGETS & HWY_NEON) != 0;
+    case KernelTarget::sve:
+      return (HWY_TARGETS & HWY_SVE) != 0;
   }
   return false;
 }
@@ -88,7 +105,8 @@ struct Dispatch {
   }
 
   static constexpr std::int64_t bit_of(KernelTarget target) {
-    constexpr std::int64_t kBits[kKernelTargets] = {HWY_SCALAR, HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON, HWY_SVE};
+    constexpr std::int64_t kBits[kKernelTargets] = {HWY_SCALAR, HWY_SSE4, HWY_AVX2,
+                                                    HWY_AVX3,   HWY_NEON, HWY_SVE};
     return kBits[static_cast<int>(target)];
   }
   KernelTarget best() const { return targets[target_count - 1]; }
@@ -99,12 +117,15 @@ const Dispatch& dispatch() {
   return instance;
 }
 
-void choose_copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes, bool stream);
+void choose_copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
+                 bool stream);
 
-/// Constant-initialised, so that copies work before and after other statics live. Relaxed: either value is right.
+/// Constant-initialised, so that copies work before and after other statics live. Relaxed: either value is
+/// right.
 std::atomic<CopyKernel> chosen_copy{&choose_copy};
 
-void choose_copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes, bool stream) {
+void choose_copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
+                 bool stream) {
   const CopyKernel copy = kernels_of(dispatch().best()).copy;
   chosen_copy.store(copy, std::memory_order_relaxed);
   copy(source, destinations, bytes, stream);
@@ -127,7 +148,8 @@ ReduceKernel reduce_kernel(ReduceOp op, DataType type) {
   return kernels_of(dispatch().best()).reduce[static_cast<int>(op)][static_cast<int>(type)];
 }
 
-void copy_kernel(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes, bool stream) {
+void copy_kernel(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
+                 bool stream) {
   chosen_copy.load(std::memory_order_relaxed)(source, destinations, bytes, stream);
 }
 

@@ -39,6 +39,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tamaki {
-void add_float_kernels(KernelTarget target, KernelTable& table) { TAMAKI_FOR_TARGET(target, add_floats(table)) }
+void add_float_kernels(KernelTarget target, KernelTable& table) {
+  TAMAKI_FOR_TARGET(target, add_floats(table))
+}
 }  // namespace tamaki
 #endif

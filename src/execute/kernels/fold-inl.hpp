@@ -1,9 +1,10 @@
-// The walk over memory that every reduction shares, per target (included once per target, hence the toggled guard).
+// The walk over memory that every reduction shares, per target (included once per target, hence the toggled
+// guard).
 //
-// One pass whatever the number of sources: a few vectors of accumulators go through all sources, then to all
-// destinations, so nothing is read twice and small floats are rounded once. No element is computed by other
-// instructions than its neighbours: the ends that do not fill a vector are whole vectors which overlap the others.
-// They are computed before the first store, because a destination may be a source.
+// One pass whatever the number of sources: a few vectors of accumulators go through all sources, then to
+// all destinations, so nothing is read twice and small floats are rounded once. No element is computed by
+// other instructions than its neighbours: the ends that do not fill a vector are whole vectors which
+// overlap the others. They are computed before the first store, because a destination may be a source.
 
 #if defined(TAMAKI_FOLD_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAMAKI_FOLD_INL
@@ -62,11 +63,13 @@ struct Fold {
     const typename Codec::template Memory<D> memory;
     auto sum = Op::raw(d, Codec::decode(d, load_partial(memory, sources[0] + at, bytes)), state, 0);
     for (int k = 1; k < source_count; ++k) {
-      const auto next = Op::raw(d, Codec::decode(d, load_partial(memory, sources[k] + at, bytes)), state, k);
+      const auto next =
+          Op::raw(d, Codec::decode(d, load_partial(memory, sources[k] + at, bytes)), state, k);
       sum = Op::combine(d, sum, next, state);
     }
     const auto result = Codec::encode(d, Op::end(d, sum, state));
-    for (std::size_t i = 0; i < destination_count; ++i) store_partial(result, memory, destinations[i] + at, bytes);
+    for (std::size_t i = 0; i < destination_count; ++i)
+      store_partial(result, memory, destinations[i] + at, bytes);
   }
 
   /// Less than a whole vector: by vectors of 16 bytes, with little set-up, for this is the path of latency.
@@ -144,7 +147,8 @@ struct Fold {
   }
 
   /// Stores around the caches exist for 16 bytes and more.
-  static constexpr bool kCanStream = HWY_TARGET != HWY_SCALAR && HWY_MAX_BYTES / sizeof(Lane) * Codec::kBytes >= 16;
+  static constexpr bool kCanStream =
+      HWY_TARGET != HWY_SCALAR && HWY_MAX_BYTES / sizeof(Lane) * Codec::kBytes >= 16;
 };
 
 /// A ReduceKernel. kLanes: 2 for complex numbers whose parts are computed each by itself.
@@ -153,11 +157,14 @@ void kernel(const OpContext& context, const KernelArguments& arguments) {
   const std::size_t bytes = arguments.count * (Codec::kBytes * kLanes);
   if (HWY_UNLIKELY(bytes == 0)) return;
   const bool scaled = std::is_base_of_v<Scaled, Op>;
-  if (arguments.sources.size() == 1 && (!scaled || move_is_copy(context.op, arguments.finish, arguments.raw_source >= 0))) {
+  if (arguments.sources.size() == 1 &&
+      (!scaled || move_is_copy(context.op, arguments.finish, arguments.raw_source >= 0))) {
     return copy_kernel(arguments.sources[0], arguments.destinations, bytes, arguments.stream);
   }
-  Fold<Codec, Op, kLanes> fold{arguments.sources.data(), static_cast<int>(arguments.sources.size()),
-                               arguments.destinations.data(), arguments.destinations.size(),
+  Fold<Codec, Op, kLanes> fold{arguments.sources.data(),
+                               static_cast<int>(arguments.sources.size()),
+                               arguments.destinations.data(),
+                               arguments.destinations.size(),
                                {context.op, -1, 0, {}}};
   if constexpr (scaled) {
     if (context.op == ReduceOp::avg) {

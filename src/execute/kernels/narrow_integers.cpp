@@ -24,7 +24,8 @@ void add_narrow_integers(KernelTable& table) {
   add_integers<std::int8_t>(table, DataType::int8, DataType::uint8);
   add_integers<std::int16_t>(table, DataType::int16, DataType::uint16);
   for (ReduceOp op : {ReduceOp::bit_and, ReduceOp::bit_or, ReduceOp::bit_xor}) {
-    for (DataType type : {DataType::int8, DataType::uint8, DataType::bytes}) table.set(op, type, &bitwise<1>);
+    for (DataType type : {DataType::int8, DataType::uint8, DataType::bytes})
+      table.set(op, type, &bitwise<1>);
     for (DataType type : {DataType::int16, DataType::uint16}) table.set(op, type, &bitwise<2>);
     for (DataType type : {DataType::int32, DataType::uint32}) table.set(op, type, &bitwise<4>);
     for (DataType type : {DataType::int64, DataType::uint64}) table.set(op, type, &bitwise<8>);

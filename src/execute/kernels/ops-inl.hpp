@@ -1,7 +1,7 @@
 // The operations on vectors, per target (included once per target, hence the toggled guard).
 //
-// An operation says: raw(d, v, state, k), what source k contributes; combine(d, a, b, state), a being the lower one;
-// end(d, v, state), applied to the complete result. kLanes lanes make an element.
+// An operation says: raw(d, v, state, k), what source k contributes; combine(d, a, b, state), a being the
+// lower one; end(d, v, state), applied to the complete result. kLanes lanes make an element.
 
 #if defined(TAMAKI_OPS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAMAKI_OPS_INL
@@ -71,13 +71,15 @@ HWY_INLINE hn::Vec<D> divide(D d, hn::Vec<D> v, int divisor) {
   if constexpr (std::is_floating_point_v<T>) {
     return hn::Div(v, hn::Set(d, static_cast<T>(divisor)));
   } else {
-    using Wide = std::conditional_t<sizeof(T) == 8, Signed,
-                                    std::conditional_t<std::is_signed_v<Signed>, std::int32_t, std::uint32_t>>;
+    using Wide =
+        std::conditional_t<sizeof(T) == 8, Signed,
+                           std::conditional_t<std::is_signed_v<Signed>, std::int32_t, std::uint32_t>>;
     HWY_ALIGN T lanes[hn::MaxLanes(D())];
     hn::Store(v, d, lanes);
     const std::size_t n = hn::Lanes(d);
     for (std::size_t i = 0; i < n; ++i) {
-      lanes[i] = static_cast<T>(static_cast<Wide>(static_cast<Signed>(lanes[i])) / static_cast<Wide>(divisor));
+      lanes[i] =
+          static_cast<T>(static_cast<Wide>(static_cast<Signed>(lanes[i])) / static_cast<Wide>(divisor));
     }
     return hn::Load(d, lanes);
   }
@@ -128,14 +130,15 @@ struct Prod : PlainOp {
   }
 };
 
-/// Of floats: a NaN stays (encode makes it canonical), and of two zeros the sign decides.
+/// Of floats: a NaN stays (encode makes it canonical), and of two zeros the sign decides. Eq and Lt only:
+/// Highway's Ne is false for NaN on some targets.
 struct Min : PlainOp {
   template <class D, class S>
   static HWY_INLINE hn::Vec<D> combine(D, hn::Vec<D> a, hn::Vec<D> b, const S&) {
     if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-      const auto smaller = hn::IfThenElse(hn::Lt(a, b), a, b);              // b, if either is NaN
+      const auto smaller = hn::IfThenElse(hn::Lt(a, b), a, b);             // b, if either is NaN
       const auto r = hn::IfThenElse(hn::Eq(a, b), hn::Or(a, b), smaller);  // equal: the same bits, or zeros
-      return hn::IfThenElse(hn::Ne(a, a), a, r);
+      return hn::IfThenElse(hn::Eq(a, a), r, a);
     } else {
       return hn::Min(a, b);
     }
@@ -148,21 +151,22 @@ struct Max : PlainOp {
     if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
       const auto larger = hn::IfThenElse(hn::Lt(b, a), a, b);
       const auto r = hn::IfThenElse(hn::Eq(a, b), hn::And(a, b), larger);
-      return hn::IfThenElse(hn::Ne(a, a), a, r);
+      return hn::IfThenElse(hn::Eq(a, a), r, a);
     } else {
       return hn::Max(a, b);
     }
   }
 };
 
-/// And, or and xor in one kernel: the branch costs less than two more kernels of each type would in compile time.
+/// And, or and xor in one kernel: the branch costs less than two more kernels of each type would in compile
+/// time.
 struct Logical : PlainOp {
   template <class D, class S>
   static HWY_INLINE hn::Vec<D> combine(D d, hn::Vec<D> a, hn::Vec<D> b, const S& state) {
     const auto zero = hn::Zero(d);
     const auto one = hn::Set(d, static_cast<hn::TFromD<D>>(1));
-    const auto a_true = hn::IfThenElseZero(hn::Ne(a, zero), one);
-    const auto b_true = hn::IfThenElseZero(hn::Ne(b, zero), one);
+    const auto a_true = hn::IfThenZeroElse(hn::Eq(a, zero), one);  // so that a NaN is true
+    const auto b_true = hn::IfThenZeroElse(hn::Eq(b, zero), one);
     if (state.op == ReduceOp::logical_and) return hn::And(a_true, b_true);
     if (state.op == ReduceOp::logical_or) return hn::Or(a_true, b_true);
     return hn::Xor(a_true, b_true);
