@@ -52,6 +52,8 @@ struct Call {
   OpContext op;                 // reducing collectives; op.type, op.ranks are set by the communicator
   int root = 0;
   // Uneven blocks: elements. Null where not given or where the collective does not read them on this rank.
+  // allgather, reduce_scatter: recv_counts of all ranks. gather: recv_counts and scatter: send_counts on root, with
+  // `count` the own block. alltoall: both.
   const std::size_t* send_counts = nullptr;
   const std::size_t* send_displacements = nullptr;
   const std::size_t* recv_counts = nullptr;

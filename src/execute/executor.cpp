@@ -372,6 +372,9 @@ Execution::Outcome Execution::send_all(const PlanStep& step, std::uint64_t bytes
 }
 
 bool Execution::drained() {
+  if (flushes_)
+    for (Link* link : plan_->links)
+      if (link->needs_flush && !link->out.drained()) return false;
   if (!pulled_any_) return true;
   for (std::size_t l = 0; l < pulled_.size(); ++l) {
     if (pulled_[l] == 0) continue;
@@ -388,6 +391,7 @@ Progress Execution::advance() {
     for (Link* link : plan_->links)
       if (!link->open) return Progress::waiting;
     links_open_ = true;
+    flushes_ = std::any_of(plan_->links.begin(), plan_->links.end(), [](const Link* link) { return link->needs_flush; });
   }
   bool moved = false;
   if (!draining_) {
@@ -416,6 +420,31 @@ Progress Execution::advance() {
     draining_ = true;
   }
   return drained() ? Progress::done : moved ? Progress::moved : Progress::waiting;
+}
+
+bool Execution::step_ready(const PlanStep& step, std::uint32_t slice) const {
+  if (message_bytes(step, slice) == 0) return true;
+  if (!dependencies_met(step, slice)) return false;
+  for (int o = 0; o < step.sources + step.destinations; ++o) {
+    const PlanOperand& operand = plan_->operands[step.first_operand + o];
+    if (!operand.peer) continue;
+    Link& link = *plan_->links[operand.link];
+    if (o < step.sources ? link.in.arrived(plan_->tag) == RingEnd::Arrival::none : !link.out.can_send()) return false;
+  }
+  return true;
+}
+
+bool Execution::can_move() {
+  for (const Link* link : plan_->links)
+    if (!link->open) return false;
+  if (draining_) return drained();
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    const LaneState& lane = lanes_[l];
+    const Plan::LaneRange range = plan_->lanes[l];
+    if (lane.slice >= plan_->slices) continue;
+    if (lane.step >= range.end - range.begin || step_ready(plan_->steps[range.begin + lane.step], lane.slice)) return true;
+  }
+  return false;
 }
 
 std::string Execution::blocked_on(int* peer) const {

@@ -52,6 +52,8 @@ class Execution {
              const ExecutorLimits& limits);
   /// As far as possible without waiting.
   Progress advance();
+  /// Some lane's next step would run, or the end has come: advance() would not return `waiting`.
+  bool can_move();
   const Plan* plan() const { return plan_; }
   const Error& error() const { return error_; }
   /// What it waits for, in words: "a message from rank 3 (lane 0, step 5 of 14, slice 2)". `peer`: that rank, or -1.
@@ -68,6 +70,7 @@ class Execution {
   };
   enum class Outcome { done, not_ready, failed };
 
+  bool step_ready(const PlanStep& step, std::uint32_t slice) const;
   Outcome run_step(const PlanStep& step, std::uint32_t slice);
   bool dependencies_met(const PlanStep& step, std::uint32_t slice) const;
   std::uint64_t part_bytes(const PlanStep& step, std::uint32_t slice, std::int32_t piece) const;
@@ -98,6 +101,7 @@ class Execution {
   std::vector<std::uint32_t> pulled_;  // per link: last sequence sent as pull, 0 none
   bool pulled_any_ = false;
   bool links_open_ = false;
+  bool flushes_ = false;      // some link's transport has to pass messages on
 
   struct Target {  // of a peer destination in the step at hand
     MessageKind kind = MessageKind::slot;

@@ -1,0 +1,551 @@
+// Calls, requests and progress.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "communicator/communicator_impl.hpp"
+
+namespace tamaki {
+namespace {
+
+/// Leaves the gate at the end of a scope.
+class Inside {
+ public:
+  explicit Inside(Gate& gate) : gate_(gate) { gate_.enter(); }
+  ~Inside() { gate_.leave(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Gate& gate_;
+};
+
+bool same_plan(const PlanKey& key, const Call& call) {
+  return !call.uneven && key.collective == call.collective && key.count == call.count && key.type == call.type &&
+         key.op == call.op.op && key.root == call.root && key.commutative == call.op.commutative && !key.uneven &&
+         key.channel == 0;
+}
+
+void fill_key(const Call& call, int ranks, int channel, PlanKey* key) {
+  key->collective = call.collective;
+  key->type = call.type;
+  key->op = reduces(call.collective) ? call.op.op : ReduceOp::sum;
+  key->commutative = reduces(call.collective) ? call.op.commutative : true;
+  key->uneven = call.uneven;
+  key->channel = channel;
+  key->root = call.collective == Collective::send_recv ? (call.destination >= 0 ? call.destination : -2 - call.source) : call.root;
+  key->count = call.count;
+  key->uneven_sizes.clear();
+  if (!call.uneven) return;
+  for (const std::size_t* sizes : {call.send_counts, call.send_displacements, call.recv_counts, call.recv_displacements}) {
+    key->uneven_sizes.push_back(sizes != nullptr);
+    if (sizes != nullptr) key->uneven_sizes.insert(key->uneven_sizes.end(), sizes, sizes + ranks);
+  }
+}
+
+std::string bad_range(const char* name, std::int64_t value, std::int64_t high) {
+  return std::string(name) + "=" + std::to_string(value) + " is not in 0.." + std::to_string(high);
+}
+
+}  // namespace
+
+void Gate::wait() {
+  for (int i = 0; taken_.exchange(true, std::memory_order_acquire); ++i) {
+    if (i < 1000) cpu_relax();
+    else std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+// ---- checks -------------------------------------------------------------------------------------------------------
+
+Status CommunicatorImpl::validate(const Call& call) const {
+  const int p = ranks();
+  const bool rooted = call.collective == Collective::reduce || call.collective == Collective::broadcast ||
+                      call.collective == Collective::gather || call.collective == Collective::scatter;
+  if (rooted && (call.root < 0 || call.root >= p)) return fail(Code::invalid_argument, bad_range("root", call.root, p - 1));
+  if (static_cast<int>(call.type) >= kDataTypes) return fail(Code::invalid_argument, bad_range("type", static_cast<int>(call.type), kDataTypes - 1));
+  if (reduces(call.collective) && !is_defined(call.op.op, call.type))
+    return fail(Code::invalid_argument, "operation " + std::string(name_of(call.op.op)) + " is not defined for type " +
+                                            std::string(name_of(call.type)));
+  if (call.collective == Collective::send_recv) {
+    for (int peer : {call.destination, call.source})
+      if (peer < -1 || peer >= p) return fail(Code::invalid_argument, bad_range("peer", peer, p - 1));
+    if (call.destination < 0 && call.source < 0) return fail(Code::invalid_argument, "neither a destination nor a source is given");
+  }
+  const std::size_t limit = SIZE_MAX / 2 / size_of(call.type) / static_cast<std::size_t>(p);
+  if (call.count > limit || call.recv_count > limit)
+    return fail(Code::invalid_argument, "count=" + std::to_string(std::max(call.count, call.recv_count)) + " is not in 0.." + std::to_string(limit));
+  return check_pointers(call);
+}
+
+/// Null buffers where bytes are to be moved.
+Status CommunicatorImpl::check_pointers(const Call& call) const {
+  const auto missing = [&](const char* which) {
+    return fail(Code::invalid_argument, std::string(which) + " buffer is null in " + title_of(call, {}));
+  };
+  if (call.collective == Collective::barrier) return {};
+  if (call.uneven) {
+    const auto any = [&](const std::size_t* counts) {
+      return counts != nullptr && std::any_of(counts, counts + ranks(), [](std::size_t c) { return c != 0; });
+    };
+    if (any(call.send_counts) && call.input == nullptr) return missing("send");
+    if (any(call.recv_counts) && call.collective != Collective::reduce_scatter && call.output == nullptr) return missing("receive");
+    return {};
+  }
+  if (call.collective == Collective::send_recv) {
+    if (call.destination >= 0 && call.count > 0 && call.input == nullptr) return missing("send");
+    if (call.source >= 0 && (call.destination >= 0 ? call.recv_count : call.count) > 0 && call.output == nullptr) return missing("receive");
+    return {};
+  }
+  if (call.count == 0) return {};
+  const bool root = call.root == rank_;
+  const bool reads = (call.collective != Collective::broadcast && call.collective != Collective::scatter) || root;
+  const bool writes = (call.collective != Collective::reduce && call.collective != Collective::gather) || root;
+  if (reads && call.input == nullptr) return missing("send");
+  if (writes && call.output == nullptr) return missing("receive");
+  return {};
+}
+
+// ---- calls --------------------------------------------------------------------------------------------------------
+
+Result<CachedPlan*> CommunicatorImpl::plan_for(const Call& call, int channel) {
+  if (last_plan_ != nullptr && channel == 0 && same_plan(last_plan_->key, call)) {
+    if (Status pointers = check_pointers(call); !pointers) return pass(std::move(pointers));
+    return last_plan_;
+  }
+  if (Status valid = validate(call); !valid) return pass(std::move(valid));
+  fill_key(call, ranks(), channel, &probe_);
+  CachedPlan* found = plans_.find(probe_);
+  if (found == nullptr) {
+    Result<CachedPlan*> made = make_plan(call, probe_);
+    if (!made) return made;
+    found = *made;
+  }
+  if (channel == 0) last_plan_ = found;
+  return found;
+}
+
+Status CommunicatorImpl::run(const Call& call) {
+  const Inside inside(gate_);
+  return run_inside(call);
+}
+
+Status CommunicatorImpl::run_inside(const Call& call) {
+  if (failed_.load(std::memory_order_acquire)) return health();
+  if (call.collective == Collective::send_recv || outstanding()) {
+    Result<RequestState*> started = start_inside(call, kMessageChannel);
+    if (!started) return pass(std::move(started));
+    Status result = wait_inside(*started);
+    RequestState* half = (*started)->other_half;
+    free_requests_.push_back(*started);
+    if (half != nullptr) free_requests_.push_back(half);
+    return result;
+  }
+  Result<CachedPlan*> plan = plan_for(call, 0);
+  if (!plan) return pass(std::move(plan));
+  if (config_.check)
+    if (Status compared = compare_arguments(call); !compared) return compared;
+  ++calls_;
+  op_ = call.op;
+  op_.type = call.type;
+  op_.ranks = ranks();
+  execution_.start((*plan)->plan, call.input, call.output, op_, workspace_, limits_);
+  Waiter waiter(wait_policy_);
+  while (true) {
+    for (Transport* transport : active_transports_)
+      if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
+    const Progress progress = execution_.advance();
+    if (progress == Progress::done) return {};
+    if (progress == Progress::moved) {
+      waiter.progressed();
+    } else if (progress == Progress::failed) {
+      return fail_here(execution_.error());
+    } else if (!waiter.spin()) {
+      if (Status rested = rest(waiter, &execution_); !rested) return rested;
+    }
+  }
+}
+
+RequestState* CommunicatorImpl::new_request() {
+  RequestState* request;
+  if (free_requests_.empty()) {
+    requests_.push_back(std::make_unique<RequestState>());
+    request = requests_.back().get();
+  } else {
+    request = free_requests_.back();
+    free_requests_.pop_back();
+  }
+  request->communicator = this;
+  request->done = false;
+  request->result = {};
+  request->plan = nullptr;
+  request->destination = request->source = -1;
+  request->other_half = nullptr;
+  request->stuck_since_ns = 0;
+  return request;
+}
+
+Result<RequestState*> CommunicatorImpl::start_inside(const Call& call, int channel) {
+  if (failed_.load(std::memory_order_acquire)) return tl::unexpected<Error>(health().error());
+  if (call.collective == Collective::send_recv) {
+    if (Status valid = validate(call); !valid) return pass(std::move(valid));
+    if (call.destination >= 0 && call.source >= 0) {
+      Call half = call;
+      half.source = -1;
+      half.output = nullptr;
+      Result<RequestState*> sent = start_inside(half, channel);
+      if (!sent) return sent;
+      half = call;
+      half.destination = -1;
+      half.input = nullptr;
+      half.count = call.recv_count;
+      Result<RequestState*> received = start_inside(half, channel);
+      if (!received) {
+        // The send is on its way and cannot be recalled: the communicator is no longer in a known state.
+        return tl::unexpected<Error>(fail_here(received.error()).error());
+      }
+      (*received)->other_half = *sent;
+      return received;
+    }
+    if (call.destination == rank_ || call.source == rank_) {
+      RequestState* request = new_request();
+      request->queue = RequestState::Queue::self;
+      request->self_send = call.destination >= 0;
+      request->self_data = call.input;
+      request->self_place = call.output;
+      request->self_bytes = call.count * size_of(call.type);
+      (request->self_send ? self_sends_ : self_receives_).push_back(request);
+      match_self();
+      return request;
+    }
+  }
+  const bool message = call.collective == Collective::send_recv;
+  Result<CachedPlan*> plan = plan_for(call, message ? channel : 0);
+  if (!plan) return tl::unexpected<Error>(plan.error());
+  if (config_.check && !message)
+    if (Status compared = compare_arguments(call); !compared) return pass(std::move(compared));
+  ++calls_;
+  RequestState* request = new_request();
+  request->plan = *plan;
+  request->op = call.op;
+  request->op.type = call.type;
+  request->op.ranks = ranks();
+  request->queue = message ? RequestState::Queue::message : RequestState::Queue::collective;
+  request->destination = message ? call.destination : -1;
+  request->source = message ? call.source : -1;
+  request->execution.start((*plan)->plan, call.input, call.output, request->op, workspace_, limits_);
+  if (message) messages_.push_back(request);
+  else collectives_.push_back(request);
+  work_.fetch_add(1, std::memory_order_release);
+  work_.notify_one();
+  return request;
+}
+
+Result<Request*> CommunicatorImpl::start(const Call& call) {
+  const Inside inside(gate_);
+  Result<RequestState*> started = start_inside(call, kMessageChannel);
+  if (!started) return tl::unexpected<Error>(started.error());
+  progress();
+  return *started;
+}
+
+// ---- progress -----------------------------------------------------------------------------------------------------
+
+void CommunicatorImpl::complete(RequestState* request, Status result) {
+  request->result = std::move(result);
+  request->done = true;
+  if (request->queue != RequestState::Queue::self) work_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void CommunicatorImpl::match_self() {
+  while (!self_sends_.empty() && !self_receives_.empty()) {
+    RequestState* send = self_sends_.front();
+    RequestState* receive = self_receives_.front();
+    self_sends_.pop_front();
+    self_receives_.pop_front();
+    Status result;
+    if (send->self_bytes != receive->self_bytes)
+      result = tamaki::fail(Code::mismatch, "rank " + std::to_string(rank_) + " sends itself " + std::to_string(send->self_bytes) +
+                                                " bytes and receives " + std::to_string(receive->self_bytes));
+    else if (send->self_bytes != 0)
+      std::memmove(receive->self_place, send->self_data, send->self_bytes);
+    complete(send, result);
+    complete(receive, result);
+  }
+}
+
+/// Messages of one peer and direction one after the other; everything else side by side.
+bool CommunicatorImpl::progress_messages() {
+  bool moved = false;
+  ++stamp_;
+  for (std::size_t i = 0; i < messages_.size();) {
+    RequestState* request = messages_[i];
+    const bool sends = request->destination >= 0;
+    const int peer = sends ? request->destination : request->source;
+    // Channels are separate streams; the setup channel never has messages of users before it.
+    std::uint32_t& busy = (sends ? send_busy_ : receive_busy_)[static_cast<std::size_t>(peer)];
+    if (busy == stamp_ && request->plan->key.channel == kMessageChannel) {
+      ++i;
+      continue;
+    }
+    const Progress progress = request->execution.advance();
+    if (progress == Progress::done || progress == Progress::failed) {
+      messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(i));
+      complete(request, progress == Progress::done ? Status{} : fail_here(request->execution.error()));
+      moved = true;
+      continue;
+    }
+    moved = moved || progress == Progress::moved;
+    if (progress == Progress::moved) request->stuck_since_ns = 0;
+    if (request->plan->key.channel == kMessageChannel) busy = stamp_;
+    ++i;
+  }
+  return moved;
+}
+
+bool CommunicatorImpl::progress() {
+  bool moved = false;
+  for (Transport* transport : active_transports_)
+    if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+  if (!messages_.empty()) moved = progress_messages();
+  while (!collectives_.empty()) {
+    RequestState* request = collectives_.front();
+    const Progress progress = request->execution.advance();
+    if (progress == Progress::moved) moved = true;
+    if (progress == Progress::moved || progress == Progress::waiting) break;
+    collectives_.pop_front();
+    complete(request, progress == Progress::done ? Status{} : fail_here(request->execution.error()));
+    moved = true;
+  }
+  if (failed_.load(std::memory_order_acquire) && (outstanding() || !self_sends_.empty() || !self_receives_.empty())) {
+    // After a failure nothing outstanding can be completed. What had arrived before has just been taken.
+    const Status failure = health();
+    for (auto* queue : {&self_sends_, &self_receives_, &collectives_}) {
+      for (RequestState* request : *queue) complete(request, failure);
+      queue->clear();
+    }
+    for (RequestState* request : messages_) complete(request, failure);
+    messages_.clear();
+    moved = true;
+  }
+  return moved;
+}
+
+Status CommunicatorImpl::wait_inside(RequestState* request) {
+  Waiter waiter(wait_policy_);
+  RequestState* half = request->other_half;
+  while (!request->done || (half != nullptr && !half->done)) {
+    if (progress()) {
+      waiter.progressed();
+    } else if (!waiter.spin()) {
+      const RequestState* late = !request->done ? request : half;
+      const RequestState* head = late->queue == RequestState::Queue::collective && !collectives_.empty() ? collectives_.front() : late;
+      if (Status rested = rest(waiter, head->queue == RequestState::Queue::self ? nullptr : &head->execution); !rested) progress();
+    }
+  }
+  if (half != nullptr && request->result && !half->result) return half->result;
+  return request->result;
+}
+
+Status CommunicatorImpl::test(Request* request) {
+  auto* state = static_cast<RequestState*>(request);
+  const Inside inside(gate_);
+  if (!state->done || (state->other_half != nullptr && !state->other_half->done)) progress();
+  if (unopened_links_)
+    for (auto& transport : transports_)
+      if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+  // Polling has no slow phase of its own: deadlines are seen here.
+  if (!state->done && state->queue != RequestState::Queue::self) {
+    const std::int64_t now = now_ns();
+    if (state->stuck_since_ns == 0) state->stuck_since_ns = now;
+    RequestState* head = state->queue == RequestState::Queue::collective && !collectives_.empty() ? collectives_.front() : state;
+    if (now - state->stuck_since_ns > std::int64_t{config_.timeout_ms} * 1'000'000) {
+      (void)fail_here(timed_out(&head->execution, now - state->stuck_since_ns));
+      progress();
+    }
+  }
+  if (state->other_half != nullptr && state->done && !state->other_half->done) state->done = false;
+  return {};
+}
+
+Status CommunicatorImpl::wait(Request* request) {
+  const Inside inside(gate_);
+  return wait_inside(static_cast<RequestState*>(request));
+}
+
+void CommunicatorImpl::release(Request* request) {
+  const Inside inside(gate_);
+  auto* state = static_cast<RequestState*>(request);
+  if (state->other_half != nullptr) free_requests_.push_back(state->other_half);
+  free_requests_.push_back(state);
+}
+
+void CommunicatorImpl::look(bool rest_if_idle) {
+  {
+    const Inside inside(gate_);
+    if (progress()) return;
+    if (unopened_links_)
+      for (auto& transport : transports_)
+        if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+  }
+  if (rest_if_idle) ::sched_yield();
+}
+
+Result<int> Communicator::wait_any(std::span<Request* const> requests) {
+  bool any = false;
+  for (int round = 0;; ++round) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i] == nullptr) continue;
+      any = true;
+      if (Status tested = requests[i]->communicator->test(requests[i]); !tested) return pass(std::move(tested));
+      if (requests[i]->done) return static_cast<int>(i);
+    }
+    if (!any) return -1;
+    if (round > 1000) ::sched_yield();
+    if (round > 20000) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+// ---- waiting and failing ------------------------------------------------------------------------------------------
+
+std::string CommunicatorImpl::describe(int peer) const { return job_->control().describe(members_[static_cast<std::size_t>(peer)]); }
+
+Error CommunicatorImpl::timed_out(const Execution* execution, std::int64_t waited_ns) const {
+  int peer = -1;
+  std::string text = (config_.name.empty() ? "" : config_.name + ": ") + "no progress for " + std::to_string(waited_ns / 1'000'000) +
+                     " ms (deadline " + std::to_string(config_.timeout_ms) + " ms)";
+  if (execution != nullptr) {
+    const std::string what = execution->blocked_on(&peer);
+    text += " in call " + std::to_string(calls_) + ", " + execution->plan()->title + ", waiting for " + what;
+    if (peer >= 0) text += "; it is " + describe(peer);
+  } else {
+    text += " waiting for the other half of a message of rank " + std::to_string(rank_) + " to itself";
+  }
+  return {Code::timeout, Scope::communicator, std::move(text)};
+}
+
+Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
+  // Data that has arrived counts more than news of a failure: a rank may end orderly after its last message.
+  if (failed_.load(std::memory_order_acquire)) {
+    if (execution == &execution_ && execution_.advance() == Progress::moved) return {};
+    return health();
+  }
+  if (unopened_links_ || !active_transports_.empty()) {
+    for (auto& transport : transports_)
+      if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
+    if (execution != nullptr) {
+      const auto& links = execution->plan()->links;
+      unopened_links_ = std::any_of(links.begin(), links.end(), [](const Link* link) { return !link->open; });
+    }
+  }
+  const bool sleep = waiter.slow_round();
+  const std::int64_t waited = waiter.waited_ns();
+  if (waited > std::int64_t{config_.timeout_ms} * 1'000'000) return fail_here(timed_out(execution, waited));
+  if (config_.on_idle != nullptr) config_.on_idle(config_.idle_context);
+  if (!sleep) return {};
+  std::uint32_t ticket = 0;
+  if (bell_ != nullptr) ticket = prepare_sleep(*bell_);
+  // One more look between the announcement and the sleep, so that no ring is missed.
+  bool news = failed_.load(std::memory_order_acquire);
+  if (!news && execution == &execution_) {
+    news = execution_.can_move();
+  } else if (!news) {
+    news = progress();
+  }
+  if (!news) {
+    std::int64_t nap = std::min(wait_policy_.sleep_ns, std::int64_t{config_.timeout_ms} * 1'000'000 - waited + 1'000'000);
+    if (config_.on_idle != nullptr || unopened_links_) nap = std::min<std::int64_t>(nap, 1'000'000);
+    if (several_bells_) nap = std::min<std::int64_t>(nap, 200'000);
+    sleep_for_news(bell_, ticket, bell_shared_, wait_descriptors_, nap);
+  }
+  if (bell_ != nullptr) end_sleep(*bell_);
+  return {};
+}
+
+Status CommunicatorImpl::fail_here(Error error) {
+  // Errors of a request leave the communicator as it is.
+  if (error.scope == Scope::request) return tl::unexpected<Error>(std::move(error));
+  bool first = false;
+  Failure failure{error.code, -1, error.message};
+  {
+    const std::lock_guard lock(failure_mutex_);
+    first = !failed_.load(std::memory_order_relaxed);
+    if (first) failure_ = failure;
+    failed_.store(true, std::memory_order_release);
+  }
+  if (!first) return health();
+  failure.message = "rank " + std::to_string(rank_) + " gave up: " + failure.message;
+  if (failure.code == Code::peer_lost || failure.code == Code::timeout || failure.code == Code::mismatch || failure.code == Code::aborted)
+    job_->control().announce(id_, failure);
+  else
+    job_->control().announce(id_, {Code::peer_lost, members_[static_cast<std::size_t>(rank_)], failure.message});
+  return tl::unexpected<Error>(std::move(error));
+}
+
+void CommunicatorImpl::abort(const Failure& why) {
+  (void)fail_here({why.code, Scope::communicator, why.message});
+  if (bell_ != nullptr) ring_bell(*bell_, bell_shared_);
+}
+
+Status CommunicatorImpl::health() const {
+  if (!failed_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(failure_mutex_);
+  return tamaki::fail(failure_.code, failure_.message, Scope::communicator);
+}
+
+Status CommunicatorImpl::finish() {
+  const Inside inside(gate_);
+  Waiter waiter(wait_policy_);
+  while (outstanding()) {
+    if (progress()) waiter.progressed();
+    else if (!waiter.spin()) {
+      const RequestState* head = !collectives_.empty() ? collectives_.front() : messages_.front();
+      if (Status rested = rest(waiter, &head->execution); !rested) progress();
+    }
+  }
+  return health();
+}
+
+void CommunicatorImpl::progress_thread_main() {
+  int idle = 0;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (work_.load(std::memory_order_acquire) == 0) {
+      work_.wait(0, std::memory_order_acquire);
+      idle = 0;
+      continue;
+    }
+    bool moved = false;
+    if (gate_.try_enter()) {
+      moved = progress();
+      if (!moved && unopened_links_)
+        for (auto& transport : transports_)
+          if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+      gate_.leave();
+    }
+    idle = moved ? 0 : idle + 1;
+    if (idle > 200) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    else ::sched_yield();
+  }
+}
+
+Result<void*> CommunicatorImpl::register_memory(void* buffer, std::size_t bytes) {
+  const Inside inside(gate_);
+  // Host memory needs no keys on today's transports: the registration is the caller's promise, kept and checked.
+  auto handle = std::make_unique<char>();
+  registrations_[handle.get()] = {buffer, bytes};
+  return handle.release();
+}
+
+Status CommunicatorImpl::deregister_memory(void* handle) {
+  const Inside inside(gate_);
+  if (registrations_.erase(handle) == 0) return tamaki::fail(Code::invalid_argument, "handle is not one of tmkRegister of this communicator");
+  delete static_cast<char*>(handle);
+  return {};
+}
+
+}  // namespace tamaki

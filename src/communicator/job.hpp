@@ -1,0 +1,46 @@
+#pragma once
+// A job: the control plane and the communicators that live on it. Failures that the control plane reports are handed
+// to the communicators they concern.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "communicator/control.hpp"
+
+namespace tamaki {
+
+class Job {
+ public:
+  using Listener = std::function<void(const Failure&)>;
+
+  explicit Job(std::shared_ptr<Control> control);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Control& control() { return *control_; }
+
+  /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks). Called from the
+  /// service thread.
+  void add(std::uint64_t id, std::vector<int> members, Listener listener);
+  /// Returns when no call of the listener is running.
+  void remove(std::uint64_t id);
+
+ private:
+  struct Entry {
+    std::vector<int> members;  // sorted
+    Listener listener;
+  };
+  void hear(std::uint64_t communicator, const Failure& failure);
+
+  std::shared_ptr<Control> control_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Entry> entries_;
+  std::vector<Failure> losses_;  // of the whole job, for communicators that are made later
+};
+
+}  // namespace tamaki

@@ -1,0 +1,331 @@
+// Making a communicator: identities, transports, links, plans.
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "communicator/communicator_impl.hpp"
+#include "schedule/builder.hpp"
+
+namespace tamaki {
+namespace {
+
+/// What all ranks must have set alike, digested, with the texts to name in an error.
+struct Agreement {
+  std::uint64_t algorithms = 0, transports = 0, slot = 0;
+  std::int32_t reproducible = 0, check = 0, lanes = 0;
+  std::int32_t version = 0;
+};
+
+std::uint64_t digest(std::span<const std::byte> bytes) {
+  static constexpr unsigned char key[crypto_shorthash_KEYBYTES] = {'t', 'a', 'm', 'a', 'k', 'i'};
+  unsigned char out[crypto_shorthash_BYTES];
+  crypto_shorthash(out, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), key);
+  std::uint64_t value;
+  std::memcpy(&value, out, sizeof value);
+  return value == 0 ? 1 : value;
+}
+std::uint64_t digest(std::string_view text) { return digest(std::as_bytes(std::span(text.data(), text.size()))); }
+
+std::string_view rules_option(const Options& options, Collective collective) {
+  switch (collective) {
+    case Collective::allreduce: return options.allreduce;
+    case Collective::reduce: return options.reduce;
+    case Collective::broadcast: return options.broadcast;
+    case Collective::allgather: return options.allgather;
+    case Collective::reduce_scatter: return options.reduce_scatter;
+    case Collective::gather: return options.gather;
+    case Collective::scatter: return options.scatter;
+    case Collective::alltoall: return options.alltoall;
+    default: return options.barrier;
+  }
+}
+
+/// Slots get smaller as ranks get more: the rings of a host stay within some 100 MiB even if every pair talks.
+std::size_t slot_bytes_for(int most_ranks_on_a_host, std::uint64_t option) {
+  if (option != 0) return (std::max<std::size_t>(option, 1024) + kLine - 1) / kLine * kLine;
+  if (most_ranks_on_a_host <= 8) return std::size_t{128} << 10;
+  if (most_ranks_on_a_host <= 16) return std::size_t{64} << 10;
+  return most_ranks_on_a_host <= 32 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+}
+
+}  // namespace
+
+Result<CommunicatorConfig> default_config() {
+  const Result<const Options*> settings = options();
+  if (!settings) return tl::unexpected<Error>(settings.error());
+  CommunicatorConfig config;
+  config.timeout_ms = static_cast<int>((*settings)->timeout_ms);
+  config.reproducible = (*settings)->reproducible;
+  config.progress_thread = (*settings)->progress_thread;
+  config.check = (*settings)->check;
+  config.transports = (*settings)->transports;
+  return config;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Control> control, CommunicatorConfig config) {
+  CommunicatorImpl::Origin origin;
+  origin.id = digest(control->secret());
+  origin.rank = control->rank();
+  for (int r = 0; r < control->ranks(); ++r) origin.members.push_back(r);
+  origin.exchange = [control](std::span<const std::byte> mine, std::span<std::byte> all) { return control->allgather(mine, all); };
+  origin.config = std::move(config);
+  origin.job = std::make_shared<Job>(std::move(control));
+  return CommunicatorImpl::open(std::move(origin));
+}
+
+Result<std::unique_ptr<Communicator>> CommunicatorImpl::open(Origin origin) {
+  std::unique_ptr<CommunicatorImpl> made(new CommunicatorImpl);
+  if (Status opened = made->open_with(std::move(origin)); !opened) return pass(std::move(opened));
+  return made;
+}
+
+CommunicatorImpl::~CommunicatorImpl() {
+  stopping_.store(true, std::memory_order_release);
+  if (progress_thread_.joinable()) {
+    work_.fetch_add(1, std::memory_order_release);
+    work_.notify_all();
+    progress_thread_.join();
+  }
+  if (job_ != nullptr) job_->remove(id_);
+  for (auto& [handle, registered] : registrations_) delete static_cast<char*>(handle);
+}
+
+Status CommunicatorImpl::open_with(Origin origin) {
+  const Result<const Options*> settings = options();
+  if (!settings) return tl::unexpected<Error>(settings.error());
+  register_for_bells();
+  job_ = std::move(origin.job);
+  id_ = origin.id;
+  rank_ = origin.rank;
+  members_ = std::move(origin.members);
+  config_ = std::move(origin.config);
+  limits_.single_copy_min = (*settings)->single_copy_min;
+  lanes_option_ = (*settings)->lanes;
+  send_busy_.assign(members_.size(), 0);
+  receive_busy_.assign(members_.size(), 0);
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    const std::string_view option = rules_option(**settings, collective);
+    // The communicator's own choice is for the collectives that have it; the options' rules are per collective.
+    Result<std::vector<SizeRule>> rules = parse_rules(collective, option);
+    if (!rules) return pass(std::move(rules));
+    rules_.push_back(std::move(*rules));
+  }
+  if (!config_.algorithm.empty()) {
+    std::string first_error;
+    bool any = false;
+    for (int c = 0; c < kCollectives; ++c) {
+      Result<std::vector<SizeRule>> rules = parse_rules(static_cast<Collective>(c), config_.algorithm);
+      if (rules) {
+        rules_[static_cast<std::size_t>(c)] = std::move(*rules);
+        any = true;
+      } else if (first_error.empty()) {
+        first_error = rules.error().message;
+      }
+    }
+    if (!any) return fail(Code::invalid_argument, first_error, Scope::communicator);
+  }
+
+  const RankIdentity mine = own_identity();
+  identities_.resize(members_.size());
+  if (Status s = origin.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(identities_))); !s) return s;
+  if (members_.size() == static_cast<std::size_t>(job_->control().ranks())) job_->control().set_identities(identities_);
+  std::map<std::uint64_t, int> hosts, per_host;
+  for (const RankIdentity& identity : identities_) {
+    topology_.host_of_rank.push_back(hosts.try_emplace(identity.host, static_cast<int>(hosts.size())).first->second);
+    ++per_host[identity.host];
+  }
+  int most = 1;
+  for (const auto& [host, count] : per_host) most = std::max(most, count);
+  slot_bytes_ = slot_bytes_for(most, (*settings)->slot_bytes);
+  wait_policy_ = WaitPolicy::make(per_host[mine.host], mine.cores, (*settings)->spin_us);
+
+  if (Status s = agree(origin.exchange); !s) return s;
+  if (Status s = open_transports(origin.exchange); !s) return s;
+  job_->add(id_, members_, [this](const Failure& failure) {
+    {
+      const std::lock_guard lock(failure_mutex_);
+      if (!failed_.load(std::memory_order_relaxed)) failure_ = failure;
+      failed_.store(true, std::memory_order_release);
+    }
+    if (bell_ != nullptr) ring_bell(*bell_, bell_shared_);
+  });
+  if (config_.progress_thread) {
+    progress_thread_ = std::thread([this] { progress_thread_main(); });
+    ::pthread_setname_np(progress_thread_.native_handle(), "tmk-progress");
+  }
+  return {};
+}
+
+Status CommunicatorImpl::agree(const Exchange& exchange) {
+  Agreement mine;
+  std::string rules = config_.algorithm;
+  for (const auto& list : rules_)
+    for (const SizeRule& rule : list) rules += "|" + rule.algorithm + ":" + std::to_string(rule.from) + "-" + std::to_string(rule.to);
+  mine.algorithms = digest(rules);
+  mine.transports = digest(config_.transports);
+  mine.slot = slot_bytes_;
+  mine.reproducible = config_.reproducible;
+  mine.check = config_.check;
+  mine.lanes = static_cast<std::int32_t>(lanes_option_);
+  mine.version = 1;
+  std::vector<Agreement> all(members_.size());
+  if (Status s = exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))); !s) return s;
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const Agreement &a = all[0], &b = all[r];
+    const char* what = a.version != b.version         ? "library version"
+                       : a.transports != b.transports ? "transports"
+                       : a.slot != b.slot             ? "slot_bytes"
+                       : a.reproducible != b.reproducible ? "reproducible"
+                       : a.check != b.check               ? "check"
+                       : a.lanes != b.lanes               ? "lanes"
+                       : a.algorithms != b.algorithms     ? "algorithm rules"
+                                                          : nullptr;
+    if (what != nullptr)
+      return tamaki::fail(Code::mismatch, "rank " + std::to_string(r) + " and rank 0 have different settings: " + what, Scope::communicator);
+  }
+  return {};
+}
+
+Status CommunicatorImpl::open_transports(const Exchange& exchange) {
+  std::string_view names = config_.transports;
+  while (!names.empty()) {
+    const auto comma = names.find(',');
+    const std::string_view name = names.substr(0, comma);
+    names = comma == std::string_view::npos ? std::string_view() : names.substr(comma + 1);
+    const auto entries = all_transports();
+    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const TransportEntry& e) { return e.name == name; });
+    if (entry == entries.end())
+      return tamaki::fail(Code::invalid_argument, "transport \"" + std::string(name) + "\" does not exist; there are " + transport_names());
+    TransportContext context{.rank = rank_, .ranks = identities_, .communicator = id_, .secret = job_->control().secret(),
+                             .slot_bytes = slot_bytes_, .depth = 8, .own_bell = &private_bell_};
+    Result<std::unique_ptr<Transport>> opened = entry->open(context);
+    if (!opened) return tl::unexpected<Error>(opened.error());
+    if (Status ready = (*opened)->setup(exchange); !ready) return ready;
+    transports_.push_back(std::move(*opened));
+  }
+  for (auto& transport : transports_) {
+    Bell* bell = transport->own_bell();
+    if (bell == nullptr) continue;
+    several_bells_ = bell_ != nullptr;
+    if (bell_ == nullptr || transport->name() == "shm") {
+      bell_ = bell;
+      bell_shared_ = transport->name() != "inproc";
+    }
+  }
+  for (int peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    std::string reasons;
+    bool reached = false;
+    for (auto& transport : transports_) {
+      std::string why;
+      reached = reached || transport->reaches(peer, &why);
+      reasons += (reasons.empty() ? "" : "; ") + std::string(transport->name()) + ": " + why;
+    }
+    if (!reached)
+      return tamaki::fail(Code::system, "no transport reaches " + describe(peer) + " (" + reasons + ")", Scope::communicator);
+  }
+  return {};
+}
+
+Result<Link*> CommunicatorImpl::link_to(int peer, int channel) {
+  for (auto& transport : transports_) {
+    if (!transport->reaches(peer)) continue;
+    Result<Link*> link = transport->connect(peer, channel);
+    if (!link) return link;
+    unopened_links_ = unopened_links_ || !(*link)->open;
+    if ((*link)->needs_flush && std::find(active_transports_.begin(), active_transports_.end(), transport.get()) == active_transports_.end()) {
+      active_transports_.push_back(transport.get());
+      transport->wait_descriptors(&wait_descriptors_);
+    }
+    return link;
+  }
+  return tl::unexpected<Error>(Error{Code::internal, Scope::communicator, "no transport reaches rank " + std::to_string(peer)});
+}
+
+Question CommunicatorImpl::question_for(const Call& call) const {
+  const bool pairwise = call.uneven && (call.collective == Collective::gather || call.collective == Collective::scatter ||
+                                        call.collective == Collective::alltoall);
+  return {.collective = call.collective, .bytes = message_bytes(call, ranks()), .ranks = ranks(), .root = call.root,
+          .commutative = !reduces(call.collective) || call.op.op != ReduceOp::user || call.op.commutative,
+          .reproducible = config_.reproducible, .uneven = call.uneven, .pairwise = pairwise,
+          .lanes = static_cast<int>(lanes_option_), .topology = &topology_,
+          .rules = &rules_[static_cast<std::size_t>(call.collective)]};
+}
+
+Program CommunicatorImpl::message_program(const Call& call, int channel) const {
+  Builder builder({.algorithm = "message", .collective = Collective::send_recv, .ranks = ranks(), .rank = rank_});
+  auto lane = builder.lane(channel);
+  if (call.destination >= 0) lane.send(in(0), to(call.destination));
+  else lane.recv(from(call.source), out(0));
+  return builder.take();
+}
+
+Result<CachedPlan*> CommunicatorImpl::make_plan(const Call& call, const PlanKey& key) {
+  Program program;
+  bool direct = true, direct_in_place = true;
+  if (call.collective == Collective::send_recv) {
+    program = message_program(call, key.channel);
+  } else {
+    const Result<Choice> choice = select(question_for(call));
+    if (!choice) return tl::unexpected<Error>(choice.error());
+    program = choice->algorithm->build(topology_, choice->problem, rank_);
+    direct = choice->algorithm->direct_safe;
+    direct_in_place = direct && choice->algorithm->direct_in_place_safe;
+    if (!choice->algorithm->in_place_safe) direct_in_place = false;
+  }
+  PlanRequest request{
+      .program = &program,
+      .shape = shape_of(call, ranks(), rank_),
+      .op = call.op,
+      .direct = direct,
+      .direct_in_place = direct_in_place,
+      .tag = tag_of(call),
+      .slot_bytes = slot_bytes_,
+      .title = title_of(call, call.collective == Collective::send_recv ? std::string_view() : std::string_view(program.algorithm)),
+      .connect = [this](int peer, int channel) { return link_to(peer, channel); },
+  };
+  request.op.type = call.type;
+  Result<Plan> plan = compile_plan(request);
+  if (!plan) return tl::unexpected<Error>(plan.error());
+  workspace_.fit(*plan, slot_bytes_);
+  return plans_.insert(key, std::move(*plan), [this](const CachedPlan* cached) { return in_use(cached); });
+}
+
+bool CommunicatorImpl::in_use(const CachedPlan* cached) const {
+  const auto uses = [cached](const RequestState* state) { return state->plan == cached; };
+  return cached == last_plan_ || std::any_of(collectives_.begin(), collectives_.end(), uses) ||
+         std::any_of(messages_.begin(), messages_.end(), uses);
+}
+
+Result<std::string> CommunicatorImpl::algorithm_for(const Call& call) {
+  if (call.collective == Collective::send_recv) return std::string("message");
+  const Result<Choice> choice = select(question_for(call));
+  if (!choice) return tl::unexpected<Error>(choice.error());
+  return std::string(choice->algorithm->name);
+}
+
+std::vector<std::pair<std::string, std::string>> CommunicatorImpl::facts() const {
+  std::vector<std::pair<std::string, std::string>> facts;
+  int hosts = 0;
+  for (int host : topology_.host_of_rank) hosts = std::max(hosts, host + 1);
+  facts.emplace_back("ranks", std::to_string(ranks()));
+  facts.emplace_back("hosts", std::to_string(hosts));
+  facts.emplace_back("slot bytes", std::to_string(slot_bytes_));
+  facts.emplace_back("plans", std::to_string(plans_.size()));
+  for (const auto& transport : transports_) {
+    int reached = 0;
+    for (int peer = 0; peer < ranks(); ++peer)
+      if (peer != rank_ && transport->reaches(peer)) ++reached;
+    facts.emplace_back(std::string(transport->name()) + " reaches", std::to_string(reached));
+    for (auto& [name, value] : transport->facts()) facts.emplace_back(std::string(transport->name()) + " " + name, value);
+  }
+  return facts;
+}
+
+}  // namespace tamaki

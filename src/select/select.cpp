@@ -1,0 +1,153 @@
+#include "select/select.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/options.hpp"
+
+namespace tamaki {
+namespace {
+
+constexpr std::uint64_t K = 1024, M = 1024 * K;
+
+/// Empty where `a` may serve the question, else why not.
+std::string refusal(const Algorithm& a, const Question& q, const Problem& problem) {
+  if (!q.commutative && !a.keeps_order && reduces(q.collective)) return "it changes the order of a non-commutative operation";
+  if (q.reproducible && reduces(q.collective) && !a.canonical) return "its bits depend on its steps, and `reproducible` is set";
+  if (q.pairwise && !a.pairwise_sizes) return "it needs to know the block sizes of all ranks";
+  if (q.uneven && !a.uneven_safe) return "it needs blocks of one size";
+  return a.refuses == nullptr ? std::string() : a.refuses(problem);
+}
+
+/// The library's order of preference; the first that exists and may serve is taken.
+std::vector<std::string_view> preferences(const Question& q) {
+  const bool local = q.topology == nullptr || q.topology->one_host();
+  const auto p = static_cast<std::uint64_t>(q.ranks);
+  const std::uint64_t n = q.bytes;
+  const bool many = q.ranks > 32;
+  switch (q.collective) {
+    case Collective::allreduce:
+      // One shot moves (p-1) n where two shots move 2n, but waits once instead of twice.
+      if (local && !many)
+        return n * (p - 1) <= 8 * K ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
+                                    : std::vector<std::string_view>{"direct_two_shot", "ring"};
+      if (n <= 8 * K) return {"recursive_doubling", "direct_one_shot", "ring"};
+      if (n <= 512 * K) return {"rabenseifner", "double_binary_tree", "ring", "direct_two_shot"};
+      return {"ring", "direct_two_shot"};
+    case Collective::reduce:
+      if (local && !many && n >= 64 * K) return {"direct", "knomial"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
+    case Collective::broadcast:
+      if (local && !many) return {"direct", "knomial"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
+    case Collective::allgather:
+      if (local && !many) return {"direct", "ring"};
+      return n <= 64 * K ? std::vector<std::string_view>{"bruck", "direct"} : std::vector<std::string_view>{"ring", "direct"};
+    case Collective::reduce_scatter:
+      if (local && !many) return {"direct", "pairwise"};
+      return n <= 64 * K ? std::vector<std::string_view>{"recursive_halving", "pairwise", "direct"}
+                         : std::vector<std::string_view>{"ring", "pairwise", "direct"};
+    case Collective::gather:
+    case Collective::scatter:
+      if (local && !many) return {"direct", "knomial"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"direct"};
+    case Collective::alltoall:
+      if (local && !many) return {"direct", "pairwise"};
+      return n / p <= 1 * K ? std::vector<std::string_view>{"bruck", "pairwise", "direct"}
+                            : std::vector<std::string_view>{"pairwise", "direct"};
+    default: return {"dissemination"};
+  }
+}
+
+int default_lanes(const Question& q) {
+  const bool local = q.topology == nullptr || q.topology->one_host();
+  return !local && q.bytes >= 4 * M ? 2 : 1;
+}
+
+Problem problem_of(const Question& q) {
+  Problem problem;
+  problem.collective = q.collective;
+  problem.ranks = q.ranks;
+  problem.root = q.root;
+  problem.commutative = q.commutative;
+  problem.lanes = q.lanes > 0 ? q.lanes : default_lanes(q);
+  return problem;
+}
+
+}  // namespace
+
+Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_view text) {
+  std::vector<SizeRule> rules;
+  const auto wrong = [&](std::string_view part, const std::string& why) {
+    return fail(Code::invalid_argument, "rules \"" + std::string(text) + "\" for " + std::string(name_of(collective)) + ": \"" +
+                                            std::string(part) + "\": " + why);
+  };
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    SizeRule rule;
+    const auto colon = part.find(':');
+    rule.algorithm = part.substr(0, colon);
+    if (colon != std::string_view::npos) {
+      const std::string_view range = part.substr(colon + 1);
+      const auto dash = range.find('-');
+      if (dash == std::string_view::npos) return wrong(part, "a range is from-to, e.g. 16K-100M or 16K-");
+      const std::string_view from = range.substr(0, dash), to = range.substr(dash + 1);
+      if (!from.empty()) {
+        const auto parsed = parse_bytes(from);
+        if (!parsed) return wrong(part, parsed.error().message);
+        rule.from = *parsed;
+      }
+      if (!to.empty()) {
+        const auto parsed = parse_bytes(to);
+        if (!parsed) return wrong(part, parsed.error().message);
+        rule.to = *parsed;
+      }
+      if (rule.from >= rule.to) return wrong(part, "the range is empty");
+    }
+    const bool family = collective == Collective::allreduce && rule.algorithm == "direct";
+    if (!family && find_algorithm(collective, rule.algorithm) == nullptr)
+      return wrong(part, "there is no such algorithm; there are " + algorithm_names(collective));
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+Result<Choice> select(const Question& q) {
+  Choice choice;
+  choice.problem = problem_of(q);
+  if (q.rules != nullptr && !q.pairwise)
+    for (const SizeRule& rule : *q.rules) {
+      if (q.bytes < rule.from || q.bytes >= rule.to) continue;
+      std::string name = rule.algorithm;
+      if (q.collective == Collective::allreduce && name == "direct")
+        name = q.bytes * static_cast<std::uint64_t>(q.ranks - 1) <= 8 * K ? "direct_one_shot" : "direct_two_shot";
+      choice.algorithm = find_algorithm(q.collective, name);
+      if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
+        return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " + std::string(name_of(q.collective)) +
+                                             " of " + std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) +
+                                             " ranks: " + why);
+      return choice;
+    }
+  for (std::string_view name : preferences(q)) {
+    const Algorithm* a = find_algorithm(q.collective, name);
+    if (a == nullptr || !refusal(*a, q, choice.problem).empty()) continue;
+    choice.algorithm = a;
+    return choice;
+  }
+  std::string reasons;
+  for (const Algorithm* a : all_algorithms()) {
+    if (a->collective != q.collective) continue;
+    const std::string why = refusal(*a, q, choice.problem);
+    if (why.empty()) {
+      choice.algorithm = a;
+      return choice;
+    }
+    reasons += (reasons.empty() ? "" : "; ") + std::string(a->name) + ": " + why;
+  }
+  return fail(Code::invalid_usage, "no algorithm serves this " + std::string(name_of(q.collective)) + " on " +
+                                       std::to_string(q.ranks) + " ranks: " + reasons);
+}
+
+}  // namespace tamaki

@@ -1,0 +1,49 @@
+#pragma once
+// Which algorithm serves a call: the user's rules first, then the library's choice by collective, size, ranks and where
+// the ranks are. The answer depends only on what is equal on all ranks.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "base/result.hpp"
+
+namespace tamaki {
+
+/// "name:from-to" with sizes like 16K; `to` is exclusive, either end may be left out. Sizes are of the whole message n:
+/// the vector (allreduce, reduce, broadcast) or all ranks' blocks together.
+struct SizeRule {
+  std::string algorithm;
+  std::uint64_t from = 0;
+  std::uint64_t to = UINT64_MAX;
+};
+
+/// Parses "direct:0-16K,ring:16K-". A name alone serves every size. `direct` for allreduce means direct_one_shot and
+/// direct_two_shot, each where it is better. Errors name the text; unknown names list those that exist.
+Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_view text);
+
+struct Question {
+  Collective collective = Collective::allreduce;
+  std::uint64_t bytes = 0;       // n, see SizeRule
+  int ranks = 1;
+  int root = 0;
+  bool commutative = true;
+  bool reproducible = false;
+  bool uneven = false;           // blocks of different sizes, known to all ranks
+  bool pairwise = false;         // blocks whose sizes only the pair concerned knows; `bytes` is then ignored
+  int lanes = 0;                 // wish, 0: chosen
+  const Topology* topology = nullptr;
+  const std::vector<SizeRule>* rules = nullptr;
+};
+
+struct Choice {
+  const Algorithm* algorithm = nullptr;
+  Problem problem;
+};
+
+/// Errors: a rule of the user names an algorithm that cannot serve the call (with its reason).
+Result<Choice> select(const Question& question);
+
+}  // namespace tamaki
