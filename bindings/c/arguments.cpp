@@ -431,6 +431,7 @@ Status fill_recv(const tmkComm& comm, void* recv, const Message& from, tmkDataTy
   TMK_TRY(check_rank(comm, "peer", from.peer));
   TMK_TRY(check_count("count", from.count, 1, *call));
   TMK_TRY(check_recv(recv, from.count, *call));
+  call->count = from.count;
   call->recv_count = from.count;
   call->source = from.peer;
   set_buffers(nullptr, recv, call);

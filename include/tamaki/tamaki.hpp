@@ -14,6 +14,10 @@
 #ifndef TAMAKI_TAMAKI_HPP
 #define TAMAKI_TAMAKI_HPP
 
+#if __cplusplus < 202002L
+#error "tamaki.hpp needs C++20 (-std=c++20); tamaki.h serves older standards"
+#endif
+
 #include <chrono>
 #include <complex>
 #include <concepts>

@@ -404,6 +404,12 @@ TEST_F(CApi, sendrecvNamesItsSource) {
   EXPECT_EQ(last_call().recv_count, 6u);
   EXPECT_EQ(last_call().destination, 0);
   EXPECT_EQ(last_call().source, 1);
+  ASSERT_EQ(tmkRecv(recv.data(), 7, tmkFloat32, 3, comm), tmkSuccess);
+  EXPECT_EQ(last_call().count, 7u);
+  EXPECT_EQ(last_call().destination, -1);
+  ASSERT_EQ(tmkSend(send.data(), 8, tmkFloat32, 3, comm), tmkSuccess);
+  EXPECT_EQ(last_call().count, 8u);
+  EXPECT_EQ(last_call().source, -1);
 }
 
 TEST_F(CApi, operationsLiveOnTheirCommunicatorOnly) {
