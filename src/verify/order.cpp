@@ -51,15 +51,17 @@ void for_each_cause(const Flat& flat, const Progress& progress, std::int32_t nod
 }
 
 template <class Visit>
-void walk(const Flat& flat, const Progress& progress, int words, Visit visit) {
+void walk(const Flat& flat, const Progress& progress, int words, const Active& active, Visit visit) {
   Kept kept(flat.nodes.size(), words);
   for (std::int32_t node : progress.order)
-    for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.expect(cause); });
+    if (!active || active(node)) for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.expect(cause); });
   std::vector<std::uint64_t> lanes(flat.lanes.size() * words, 0);
   for (std::int32_t node : progress.order) {
     std::uint64_t* bits = lanes.data() + std::size_t(flat.nodes[node].lane) * words;
-    for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.use(cause, bits); });
-    visit(node, bits);
+    if (!active || active(node)) {
+      for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.use(cause, bits); });
+      visit(node, bits);
+    }
     kept.keep(node, bits);
   }
 }
@@ -68,13 +70,11 @@ void walk(const Flat& flat, const Progress& progress, int words, Visit visit) {
 
 void propagate(const Flat& flat, const Progress& progress, int words,
                const std::function<void(std::int32_t, std::uint64_t*)>& visit) {
-  walk(flat, progress, words, visit);
+  walk(flat, progress, words, nullptr, visit);
 }
 
-std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress,
-                                    const std::vector<OrderQuestion>& questions) {
-  std::vector<std::int32_t> found;
-  // Most are answered by one message: the cause of `after` is `before` itself or comes later in its lane.
+std::vector<std::int32_t> not_obvious(const Flat& flat, const Progress& progress,
+                                      const std::vector<OrderQuestion>& questions) {
   std::vector<std::int32_t> open;
   for (std::size_t q = 0; q < questions.size(); ++q) {
     const auto [before, after] = questions[q];
@@ -85,8 +85,13 @@ std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress,
       });
     if (!ordered) open.push_back(static_cast<std::int32_t>(q));
   }
-  if (open.empty()) return found;
+  return open;
+}
 
+std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress, const std::vector<OrderQuestion>& questions,
+                                    std::vector<std::int32_t> open, const Active& active) {
+  std::vector<std::int32_t> found;
+  if (open.empty()) return found;
   std::sort(open.begin(), open.end(), [&](std::int32_t a, std::int32_t b) {
     return questions[a].before != questions[b].before ? questions[a].before < questions[b].before : a < b;
   });
@@ -107,7 +112,7 @@ std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress,
     std::vector<std::int32_t> first_of(flat.nodes.size(), -1);  // place in `batch` of the first question on a node
     for (std::size_t i = batch.size(); i-- > 0;) first_of[questions[batch[i]].after] = static_cast<std::int32_t>(i);
     const int words = static_cast<int>((firsts.size() + 63) / 64);
-    walk(flat, progress, words, [&](std::int32_t node, std::uint64_t* bits) {
+    walk(flat, progress, words, active, [&](std::int32_t node, std::uint64_t* bits) {
       for (std::int32_t i = first_of[node]; i >= 0 && i < static_cast<std::int32_t>(batch.size()); ++i) {
         const OrderQuestion& q = questions[batch[i]];
         if (q.after != node) break;

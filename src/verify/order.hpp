@@ -20,8 +20,16 @@ struct OrderQuestion {
   std::int32_t after = 0;
 };
 
-/// Numbers of the questions whose answer is no, ascending.
-std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress, const std::vector<OrderQuestion>& questions);
+/// Whether a step takes part; others are skipped: they wait for nothing, and only their place in the lane counts.
+using Active = std::function<bool(std::int32_t node)>;
+
+/// Drops the questions that one message or dependency answers with yes. What is left are numbers of questions.
+std::vector<std::int32_t> not_obvious(const Flat& flat, const Progress& progress, const std::vector<OrderQuestion>& questions);
+
+/// Those of `open` (numbers of questions) whose answer is no, ascending. `active`: null for all steps. Both steps of a
+/// question must be active.
+std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress, const std::vector<OrderQuestion>& questions,
+                                    std::vector<std::int32_t> open, const Active& active = nullptr);
 
 /// Walks all nodes in order; visit(node, bits) is called with what reaches the node and may set more, which then
 /// flows on. `words` 64-bit words of bits.

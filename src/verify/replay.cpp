@@ -13,13 +13,17 @@ namespace {
 
 constexpr std::size_t kMaxQuestions = std::size_t{1} << 25;
 
-/// Who has read and written a cell last, and which direct accesses of it are under way.
+/// Who has read and written a cell since when it matters, and which direct accesses of it are under way.
+///
+/// An access that a later write of the cell comes after needs no comparison with what follows that write: order is
+/// transitive. With empty chunks that holds only for accesses of the same logical chunk, as a step on an empty chunk is
+/// skipped; `options.empty_chunks` keeps the others too.
 class AccessLog {
  public:
-  AccessLog(const Flat& flat, bool direct, Replay* result, std::vector<Finding>* findings, std::size_t limit)
-      : flat_(flat), direct_(direct), result_(*result), findings_(*findings), limit_(limit),
-        writer_(flat.cell_count, -1), readers_(flat.cell_count, -1) {
-    if (!direct) return;
+  AccessLog(const Flat& flat, const VerifyOptions& options, Replay* result, std::vector<Finding>* findings)
+      : flat_(flat), direct_(options.direct), exact_(options.empty_chunks), limit_(options.limit), result_(*result),
+        findings_(*findings), writers_(flat.cell_count, -1), readers_(flat.cell_count, -1) {
+    if (!direct_) return;
     late_count_.assign(flat.cell_count, 0);
     late_sender_.assign(flat.cell_count, -1);
     early_.assign(flat.cell_count, -1);
@@ -27,20 +31,17 @@ class AccessLog {
       if (f.receives > 0) heard_.insert(pair(f.destination, f.source));
   }
 
-  void read(std::int32_t node, std::int32_t cell, bool direct = false) {
+  /// `chunk`: logical number of the data.
+  void read(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
     if (direct_ && early_[cell] >= 0) early_conflict(node, cell, "reads");
-    if (writer_[cell] >= 0) ask(writer_[cell], node, {cell, true, false, direct});
-    add_reader(node, cell);
+    for (std::int32_t i = writers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, true, false, false});
+    add_reader(node, cell, chunk);
   }
-  void write(std::int32_t node, std::int32_t cell) {
-    check_write(node, cell, false);
-    writer_[cell] = node;
-    for (std::int32_t i = readers_[cell]; i >= 0;) {
-      const std::int32_t next = pool_[i].next;
-      free_.push_back(i);
-      i = next;
-    }
-    readers_[cell] = -1;
+  void write(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
+    check_write(node, cell, chunk, false);
+    drop(readers_[cell], chunk);
+    drop(writers_[cell], chunk);
+    add(writers_[cell], node, chunk);
   }
 
   /// A message whose data may stay in `cell` until `receives` says so.
@@ -48,16 +49,17 @@ class AccessLog {
     ++late_count_[cell];
     late_sender_[cell] = sender;
   }
-  void late_read_ends(std::int32_t receiver, std::int32_t cell) {
+  void late_read_ends(std::int32_t receiver, std::int32_t cell, std::int64_t chunk) {
     --late_count_[cell];
-    add_reader(receiver, cell);
+    add_reader(receiver, cell, chunk);
   }
-  /// A message that may be written to `cell` by `sender` now, at the latest when it is received.
+  /// A message that may be written to `cell` by `sender` now, at the latest when it is received. With slices, a sender
+  /// that hears from the receiver at all may have heard from it when it sends.
   bool may_write_early(std::int32_t sender_rank, std::int32_t receiver_rank) const {
     return heard_.count(pair(sender_rank, receiver_rank)) > 0;
   }
-  void early_write_begins(std::int32_t sender, std::int32_t cell) {
-    check_write(sender, cell, true);
+  void early_write_begins(std::int32_t sender, std::int32_t cell, std::int64_t chunk) {
+    check_write(sender, cell, chunk, true);
     early_[cell] = sender;
   }
   void early_write_ends(std::int32_t sender, std::int32_t cell) {
@@ -65,42 +67,59 @@ class AccessLog {
   }
 
  private:
-  struct Reader {
+  struct Access {
     std::int32_t node, next;
+    std::int64_t chunk;
   };
   static std::uint64_t pair(std::int32_t a, std::int32_t b) { return std::uint64_t(a) << 32 | static_cast<std::uint32_t>(b); }
 
-  void check_write(std::int32_t node, std::int32_t cell, bool direct) {
+  void check_write(std::int32_t node, std::int32_t cell, std::int64_t chunk, bool direct) {
     if (direct_ && late_count_[cell] > 0)
       say(node, fmt::format("writes {} while the message of {} may still be read from there (direct mode)",
                             flat_.describe_cell(cell), flat_.describe(late_sender_[cell])));
     if (direct_ && early_[cell] >= 0) early_conflict(node, cell, "writes");
-    if (writer_[cell] >= 0) ask(writer_[cell], node, {cell, true, true, direct});
-    for (std::int32_t i = readers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i].node, node, {cell, false, true, direct});
+    for (std::int32_t i = writers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, true, true, direct});
+    for (std::int32_t i = readers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, false, true, direct});
   }
   void early_conflict(std::int32_t node, std::int32_t cell, const char* does) {
     say(node, fmt::format("{} {} while the message of {} may be written there at any time (direct mode)", does,
                           flat_.describe_cell(cell), flat_.describe(early_[cell])));
   }
-  void add_reader(std::int32_t node, std::int32_t cell) {
-    // A later read of the same lane stands for the earlier one.
+  void add_reader(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
+    // A later read of the same lane and chunk stands for the earlier one.
     for (std::int32_t i = readers_[cell], seen = 0; i >= 0 && seen < 4; i = pool_[i].next, ++seen)
-      if (flat_.nodes[pool_[i].node].lane == flat_.nodes[node].lane) {
+      if (pool_[i].chunk == chunk && flat_.nodes[pool_[i].node].lane == flat_.nodes[node].lane) {
         pool_[i].node = node;
         return;
       }
+    add(readers_[cell], node, chunk);
+  }
+  void add(std::int32_t& list, std::int32_t node, std::int64_t chunk) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::int32_t>(pool_.size()));
       pool_.push_back({});
     }
-    pool_[free_.back()] = {node, readers_[cell]};
-    readers_[cell] = free_.back();
+    const std::int32_t place = free_.back();
     free_.pop_back();
+    pool_[place] = {node, list, chunk};
+    list = place;
   }
-  void ask(std::int32_t before, std::int32_t after, Conflict conflict) {
-    if (flat_.nodes[before].lane == flat_.nodes[after].lane) return;
+  void drop(std::int32_t& list, std::int64_t chunk) {
+    std::int32_t kept = -1;
+    for (std::int32_t i = list; i >= 0;) {
+      const std::int32_t next = pool_[i].next;
+      if (exact_ && pool_[i].chunk != chunk) pool_[i].next = kept, kept = i;
+      else free_.push_back(i);
+      i = next;
+    }
+    list = kept;
+  }
+  void ask(const Access& before, std::int32_t after, std::int64_t chunk, Conflict conflict) {
+    if (flat_.nodes[before.node].lane == flat_.nodes[after].lane) return;
     if (result_.questions.size() >= kMaxQuestions) return say(after, "too many pairs of accesses to prove their order");
-    result_.questions.push_back({before, after});
+    conflict.first_chunk = before.chunk;
+    conflict.second_chunk = chunk;
+    result_.questions.push_back({before.node, after});
     result_.conflicts.push_back(conflict);
   }
   void say(std::int32_t node, std::string text) {
@@ -108,12 +127,13 @@ class AccessLog {
   }
 
   const Flat& flat_;
-  const bool direct_;
+  const bool direct_, exact_;
+  const std::size_t limit_;
   Replay& result_;
   std::vector<Finding>& findings_;
-  const std::size_t limit_;
-  std::vector<std::int32_t> writer_, readers_, late_count_, late_sender_, early_, free_;
-  std::vector<Reader> pool_;
+  std::vector<std::int32_t> writers_, readers_;  // of each cell: first in its list
+  std::vector<std::int32_t> late_count_, late_sender_, early_, free_;
+  std::vector<Access> pool_;
   std::unordered_set<std::uint64_t> heard_;
 };
 
@@ -150,7 +170,7 @@ class Replayer {
            std::vector<Finding>* findings)
       : flat_(flat), progress_(progress), options_(options), result_(*result), findings_(*findings),
         sets_(static_cast<int>(flat.programs.size())), values_(flat.cell_count), messages_(flat.nodes.size()),
-        log_(flat, options.direct, result, findings, options.limit), head_(flat.programs[0]),
+        log_(flat, options, result, findings), head_(flat.programs[0]),
         reducing_(reduces(head_.collective)), barrier_(head_.collective == Collective::barrier) {
     // With one lane a rank nothing is concurrent, except in direct mode.
     tracked_ = options.direct || flat.lanes.size() > flat.programs.size();
@@ -175,7 +195,7 @@ class Replayer {
     for (const Program& p : flat_.programs)
       for (std::int32_t c = 0; c < p.chunks_of(Buffer::input); ++c)
         values_[flat_.cells[p.rank].input + c] = {.chunk = logical_chunk(p, Buffer::input, c), .ranks = sets_.single(p.rank),
-                                                  .expression = leaf_expression(p.rank), .ordered = true,
+                                                  .expression = leaf_expression(p.rank), .raw = true, .ordered = true,
                                                   .canonical = p.ranks == 1};
   }
 
@@ -204,7 +224,7 @@ class Replayer {
       if (operands[k].fifo < 0) {
         sources_[k] = values_.data() + operands[k].cell;
         if (tracked_)
-          for (int w = 0; w < s.width; ++w) log_.read(node, operands[k].cell + w);
+          for (int w = 0; w < s.width; ++w) log_.read(node, operands[k].cell + w, sized_by(node, w));
       } else if (!arrive(node, k)) {
         sources_[k] = nullptr;
       }
@@ -220,9 +240,10 @@ class Replayer {
       }
       for (int w = 0; w < s.width; ++w) {
         const std::int32_t cell = operands[k].cell + w;
-        // Moving a chunk onto itself, as in-place forms do, changes nothing, but may still be executed as a write.
+        // In place, a move of a chunk onto itself is left out; not so where a scalar may have to be multiplied in.
+        if (options_.in_place && !reducing_ && s.sources == 1 && operands[0].cell == operands[k].cell) continue;
         values_[cell] = results_[w];
-        if (tracked_) log_.write(node, cell);
+        if (tracked_) log_.write(node, cell, sized_by(node, w));
       }
     }
     for (int k = 0; k < s.sources; ++k)
@@ -273,13 +294,13 @@ class Replayer {
       if (landing >= 0)
         for (int w = 0; w < from.width; ++w) log_.early_write_ends(sender, landing + w);
       if (const std::int32_t place = late_place(sender); place >= 0)
-        for (int w = 0; w < from.width; ++w) log_.late_read_ends(node, place + w);
+        for (int w = 0; w < from.width; ++w) log_.late_read_ends(node, place + w, sized_by(node, w));
     }
     if (from.width != s.width) {
       say(node, fmt::format("receives {} chunks, but {} sends {}", s.width, flat_.describe(sender), from.width));
       return false;
     }
-    if (from.extent.buffer != Buffer::input || s.extent.buffer != Buffer::output) result_.pairwise_sizes = false;
+    if (!barrier_ && (from.extent.buffer != Buffer::input || s.extent.buffer != Buffer::output)) result_.pairwise_sizes = false;
     for (int w = 0; w < s.width && !barrier_; ++w) {
       const std::int64_t here = sized_by(node, w), there = sized_by(sender, w);
       if (!same_size(here, there)) {
@@ -325,7 +346,7 @@ class Replayer {
       for (int w = 0; w < n.step->width; ++w) log_.late_read_begins(node, place + w);
     const Fifo& f = flat_.fifos[o.fifo];
     if (o.cell >= 0 && log_.may_write_early(f.source, f.destination))
-      for (int w = 0; w < n.step->width; ++w) log_.early_write_begins(node, o.cell + w);
+      for (int w = 0; w < n.step->width; ++w) log_.early_write_begins(node, o.cell + w, sized_by(node, w));
   }
 
   void combine(std::int32_t node, int w) {
@@ -333,7 +354,6 @@ class Replayer {
     Value& result = results_[w];
     result.chunk = Value::kBroken;
     if (barrier_) return;
-    const Program& program = flat_.program_of(node);
     const std::int64_t size = sized_by(node, w);
     const FlatOperand* operands = flat_.operands.data() + flat_.nodes[node].first_operand;
     if (s.sources > 1 && !reducing_)
@@ -351,7 +371,7 @@ class Replayer {
       if (!same_size(v.chunk, size))
         return say(node, fmt::format("takes {} with the size of {}", chunk_text(v.chunk), chunk_text(size)));
       if (v.chunk != size) not_exact(node, size, v.chunk);
-      if (local && buffer_of(node, k) == Buffer::input && !is_raw_input(program, v, operands[k].cell + w))
+      if (local && buffer_of(node, k) == Buffer::input && !v.raw)
         return say(node, fmt::format("reads {} after other data was put there in place", flat_.describe_cell(operands[k].cell + w)));
       canonical = canonical && !v.finished && v.ranks == sets_.single(k);
       if (k == 0) {
@@ -370,6 +390,7 @@ class Replayer {
       expression.add(v.expression);
     }
     result.expression = expression.result();
+    result.raw = false;
     if (s.sources > 1 || canonical) result.canonical = canonical;
     if (reducing_) finish(node, result);
   }
@@ -377,11 +398,6 @@ class Replayer {
   void broken(Value& value, std::int32_t node, std::string text) {
     value.chunk = Value::kBroken;
     say(node, std::move(text));
-  }
-
-  bool is_raw_input(const Program& p, const Value& v, std::int32_t cell) const {
-    return v.chunk == logical_chunk(p, Buffer::input, cell - flat_.cells[p.rank].input) &&
-           v.ranks == sets_.single(p.rank) && !v.finished;
   }
 
   void finish(std::int32_t node, Value& result) {

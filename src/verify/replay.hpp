@@ -15,6 +15,7 @@ struct Conflict {
   std::int32_t cell = -1;
   bool first_writes = false, second_writes = false;
   bool direct = false;  // one of them is an access of direct mode
+  std::int64_t first_chunk = 0, second_chunk = 0;  // logical numbers of the data
 };
 
 struct Replay {

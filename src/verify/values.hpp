@@ -57,6 +57,7 @@ struct Value {
   std::int64_t chunk = kNothing;                // logical number
   RankSet ranks = 0;
   std::uint64_t expression = 0;  // equal where the same roundings happen in the same order: equal bits
+  bool raw = false;        // the input as the caller gave it, in its place
   bool ordered = false;          // combined in rank order, without gaps
   bool canonical = false;        // made by one step out of single contributions 0..p-1
   bool finished = false;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
+#include <map>
+#include <utility>
 
 #include "verify/replay.hpp"
 #include "verify/values.hpp"
@@ -17,13 +20,50 @@ std::string accesses_text(const Flat& flat, const OrderQuestion& q, const Confli
                      c.first_writes ? "writes" : "reads");
 }
 
-void prove_races(const Flat& flat, const Progress& progress, const Replay& replayed, std::vector<Finding>* findings,
-                 std::size_t limit) {
-  for (std::int32_t q : unordered(flat, progress, replayed.questions)) {
-    if (findings->size() >= limit) return;
-    const OrderQuestion& question = replayed.questions[q];
-    Finding finding = flat.finding(question.after, accesses_text(flat, question, replayed.conflicts[q]));
-    if (std::find(findings->begin(), findings->end(), finding) == findings->end()) findings->push_back(std::move(finding));
+/// Which chunks at least hold data where those of a conflict do: named by one number, tested by holds().
+class Filled {
+ public:
+  Filled(const Program& head, const Conflict& c, bool uneven) : head_(head), uneven_(uneven && has_blocks(head.collective)) {
+    if (uneven_) first_ = std::min(c.first_chunk, c.second_chunk), last_ = std::max(c.first_chunk, c.second_chunk);
+    else last_ = std::max(size_class(head, c.first_chunk), size_class(head, c.second_chunk));  // vectors and blocks fill from the front
+  }
+  auto operator<=>(const Filled& o) const { return std::pair(first_, last_) <=> std::pair(o.first_, o.last_); }
+  bool holds(std::int64_t chunk) const {
+    if (!uneven_) return size_class(head_, chunk) <= last_;
+    const auto covers = [&](std::int64_t c) { return chunk <= c && chunk / head_.chunks == c / head_.chunks; };
+    return covers(first_) || covers(last_);
+  }
+
+ private:
+  const Program& head_;
+  bool uneven_;
+  std::int64_t first_ = 0, last_ = 0;
+};
+
+void prove_races(const Flat& flat, const Progress& progress, const Replay& replayed, const VerifyOptions& options,
+                 std::vector<Finding>* findings) {
+  const std::vector<std::int32_t> open = not_obvious(flat, progress, replayed.questions);
+  const auto report = [&](const std::vector<std::int32_t>& numbers, const char* when) {
+    for (std::int32_t q : numbers) {
+      if (findings->size() >= options.limit) return;
+      const OrderQuestion& question = replayed.questions[q];
+      Finding finding = flat.finding(question.after, accesses_text(flat, question, replayed.conflicts[q]) + when);
+      if (std::find(findings->begin(), findings->end(), finding) == findings->end()) findings->push_back(std::move(finding));
+    }
+  };
+  const std::vector<std::int32_t> races = unordered(flat, progress, replayed.questions, open);
+  report(races, "");
+  if (!options.empty_chunks || !races.empty() || flat.programs[0].collective == Collective::barrier) return;
+  std::map<Filled, std::vector<std::int32_t>> groups;
+  for (std::int32_t q : open) groups[Filled(flat.programs[0], replayed.conflicts[q], options.uneven)].push_back(q);
+  for (auto& [filled, questions] : groups) {
+    const auto active = [&, &holding = filled](std::int32_t node) {
+      const Node& n = flat.nodes[node];
+      for (int w = 0; w < n.step->width; ++w)
+        if (holding.holds(logical_chunk(flat.program_of(node), n.step->extent.buffer, n.extent_chunk + w))) return true;
+      return false;
+    };
+    report(unordered(flat, progress, replayed.questions, questions, active), " when other chunks are empty");
   }
 }
 
@@ -50,7 +90,7 @@ void prove_sharing(std::span<const Program> programs, const VerifyOptions& optio
       last = node;
     }
   }
-  for (std::int32_t q : unordered(flat, progress, questions)) {
+  for (std::int32_t q : unordered(flat, progress, questions, not_obvious(flat, progress, questions))) {
     if (findings->size() >= options.limit) return;
     findings->push_back(flat.finding(questions[q].after, fmt::format("uses the FIFO {}, and nothing orders it with {}, which uses it too",
                                                                      flat.describe_fifo(fifo_of[q]), flat.describe(questions[q].before))));
@@ -109,7 +149,7 @@ Report verify(std::span<const Program> programs, const VerifyOptions& options) {
 
   Replay replayed;
   replay(flat, progress, options, &replayed, &report.findings);
-  if (report.findings.size() < options.limit) prove_races(flat, progress, replayed, &report.findings, options.limit);
+  if (report.findings.size() < options.limit) prove_races(flat, progress, replayed, options, &report.findings);
   if (programs[0].collective == Collective::barrier) prove_barrier(flat, progress, &report.findings, options.limit);
   report.ordered = replayed.ordered;
   report.canonical = replayed.canonical;

@@ -32,6 +32,9 @@ struct VerifyOptions {
   bool canonical = false;     // results are made by one step out of contributions 0..p-1
   bool uneven = false;        // sizes name exactly the chunks moved, so blocks may differ in size
   bool pairwise_sizes = false;  // every message is sized by an input chunk of its sender and an output chunk of its receiver
+  /// Prove the order of accesses also where some chunks are empty (few elements, or blocks of different sizes): steps on
+  /// empty chunks are skipped and then order nothing. Time grows with the square of the schedule.
+  bool empty_chunks = false;
   int slots = 2;              // messages a FIFO holds: the fewest that transports have (depth >= 2 in ring.hpp)
   int slices = 2;             // times that each lane runs its steps
   std::size_t limit = 12;     // findings after which to stop
