@@ -1,0 +1,112 @@
+// What this process is to its peers.
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/secret.hpp"
+#include "communicator/control.hpp"
+
+namespace tamaki {
+namespace {
+
+/// First line of a file, or nothing.
+std::string line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string namespace_of(const char* kind) {
+  struct stat facts {};
+  if (::stat((std::string("/proc/self/ns/") + kind).c_str(), &facts) != 0) return "?";
+  return std::to_string(facts.st_dev) + ":" + std::to_string(facts.st_ino);
+}
+
+/// Start of this process in clock ticks since boot: field 22 of /proc/self/stat. With the pid, unique until reboot.
+std::string start_time() {
+  const std::string line = line_of("/proc/self/stat");
+  std::istringstream rest(line.substr(std::min(line.size(), line.rfind(')') + 1)));  // the name may hold anything
+  std::string field;
+  for (int i = 3; i <= 22; ++i) rest >> field;
+  return field;
+}
+
+/// "cpu.max" of one cgroup: quota and period in us; cores, or infinity.
+double cores_of_cpu_max(const std::string& text) {
+  std::istringstream in(text);
+  double quota = 0, period = 0;
+  if (!(in >> quota >> period) || quota <= 0 || period <= 0) return INFINITY;  // "max 100000"
+  return quota / period;
+}
+
+/// The tightest CPU limit of this process' cgroups (v2, and v1's cpu.cfs_quota_us), in cores.
+double cgroup_cores() {
+  double cores = INFINITY;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    const bool v2 = controllers.empty();
+    if (!v2 && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
+    while (true) {  // a limit of any ancestor counts too
+      const std::string under = path == "/" ? "" : path;
+      if (v2) {
+        cores = std::min(cores, cores_of_cpu_max(line_of("/sys/fs/cgroup" + under + "/cpu.max")));
+      } else {
+        const std::string folder = "/sys/fs/cgroup/" + controllers + under;
+        cores = std::min(cores, cores_of_cpu_max(line_of(folder + "/cpu.cfs_quota_us") + " " +
+                                                 line_of(folder + "/cpu.cfs_period_us")));
+      }
+      const auto slash = path.rfind('/');
+      if (path.size() <= 1 || slash == std::string::npos) break;
+      path = slash == 0 ? "/" : path.substr(0, slash);
+    }
+  }
+  return cores;
+}
+
+int allowed_cores() {
+  // The mask's size is not known beforehand: machines with more than 1,024 cores refuse the plain cpu_set_t.
+  int count = 0;
+  for (std::size_t words = 16; words <= 1024 && count == 0; words *= 4) {
+    std::vector<unsigned long> mask(words);
+    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
+    const std::size_t bytes = words * sizeof(unsigned long);
+    if (::sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
+  }
+  const double limit = std::ceil(cgroup_cores() - 0.01);
+  return std::max(1, std::min<int>(count, limit < 1e6 ? static_cast<int>(limit) : count));
+}
+
+}  // namespace
+
+RankIdentity own_identity() {
+  RankIdentity self;
+  const std::string boot = line_of("/proc/sys/kernel/random/boot_id");
+  char name[sizeof self.host_name] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) std::strcpy(name, "unknown");
+  std::memcpy(self.host_name, name, sizeof name);
+  // The same kernel (boot id), the same pids and the same files of /proc: then a peer's /proc/<pid>/fd and
+  // process_vm_readv reach it, whatever the network looks like. Anything else may not work, so it is another host.
+  // Without a boot id (a locked-down /proc) machine id and host name stand in for it.
+  const std::string machine = boot.empty() ? line_of("/etc/machine-id") + name : boot;
+  self.host = digest_of("host " + machine + " " + namespace_of("pid") + " " + namespace_of("user") + " " +
+                        namespace_of("mnt"));
+  self.pid = static_cast<std::int32_t>(::getpid());
+  self.address_space =
+      digest_of("process " + machine + " " + namespace_of("pid") + " " + std::to_string(self.pid) + " " + start_time());
+  self.cores = allowed_cores();
+  return self;
+}
+
+}  // namespace tamaki
