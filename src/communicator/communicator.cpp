@@ -356,9 +356,7 @@ Status CommunicatorImpl::test(Request* request) {
   auto* state = static_cast<RequestState*>(request);
   const Inside inside(gate_);
   if (!state->done || (state->other_half != nullptr && !state->other_half->done)) progress();
-  if (unopened_links_)
-    for (auto& transport : transports_)
-      if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+  serve_unopened();
   // Polling has no slow phase of its own: deadlines are seen here.
   if (!state->done && state->queue != RequestState::Queue::self) {
     const std::int64_t now = now_ns();
@@ -389,9 +387,7 @@ void CommunicatorImpl::look(bool rest_if_idle) {
   {
     const Inside inside(gate_);
     if (progress()) return;
-    if (unopened_links_)
-      for (auto& transport : transports_)
-        if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+    serve_unopened();
   }
   if (rest_if_idle) ::sched_yield();
 }
@@ -429,20 +425,21 @@ Error CommunicatorImpl::timed_out(const Execution* execution, std::int64_t waite
   return {Code::timeout, Scope::communicator, std::move(text)};
 }
 
+/// Links that wait for their peers' ends; no work once all are open.
+void CommunicatorImpl::serve_unopened() {
+  if (unopened_.empty()) return;
+  for (auto& transport : transports_)
+    if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+  std::erase_if(unopened_, [](const Link* link) { return link->open; });
+}
+
 Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
   // Data that has arrived counts more than news of a failure: a rank may end orderly after its last message.
   if (failed_.load(std::memory_order_acquire)) {
     if (execution == &execution_ && execution_.advance() == Progress::moved) return {};
     return health();
   }
-  if (unopened_links_ || !active_transports_.empty()) {
-    for (auto& transport : transports_)
-      if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
-    if (execution != nullptr) {
-      const auto& links = execution->plan()->links;
-      unopened_links_ = std::any_of(links.begin(), links.end(), [](const Link* link) { return !link->open; });
-    }
-  }
+  serve_unopened();
   const bool sleep = waiter.slow_round();
   const std::int64_t waited = waiter.waited_ns();
   if (waited > std::int64_t{config_.timeout_ms} * 1'000'000) return fail_here(timed_out(execution, waited));
@@ -459,7 +456,7 @@ Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
   }
   if (!news) {
     std::int64_t nap = std::min(wait_policy_.sleep_ns, std::int64_t{config_.timeout_ms} * 1'000'000 - waited + 1'000'000);
-    if (config_.on_idle != nullptr || unopened_links_) nap = std::min<std::int64_t>(nap, 1'000'000);
+    if (config_.on_idle != nullptr || !unopened_.empty()) nap = std::min<std::int64_t>(nap, 1'000'000);
     if (several_bells_) nap = std::min<std::int64_t>(nap, 200'000);
     sleep_for_news(bell_, ticket, bell_shared_, wait_descriptors_, nap);
   }
@@ -522,9 +519,7 @@ void CommunicatorImpl::progress_thread_main() {
     bool moved = false;
     if (gate_.try_enter()) {
       moved = progress();
-      if (!moved && unopened_links_)
-        for (auto& transport : transports_)
-          if (Status status = transport->progress(); !status) (void)fail_here(std::move(status.error()));
+      if (!moved) serve_unopened();
       gate_.leave();
     }
     idle = moved ? 0 : idle + 1;

@@ -119,6 +119,7 @@ class CommunicatorImpl final : public Communicator {
   enum class Rest { look_again, failed };
   /// A wait in its slow phase: failures, deadline, idle callback, sleep. `execution`: what is waited for.
   Status rest(Waiter& waiter, const Execution* execution);
+  void serve_unopened();
   Status fail_here(Error error);
   Error timed_out(const Execution* execution, std::int64_t waited_ns) const;
   std::string describe(int peer) const;
@@ -143,7 +144,7 @@ class CommunicatorImpl final : public Communicator {
   std::vector<std::vector<SizeRule>> rules_;  // by collective
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<Transport*> active_transports_;  // whose progress() moves data
-  bool unopened_links_ = false;                // progress() of every transport is due
+  std::vector<Link*> unopened_;                // while there are any, progress() of every transport is due
   Bell* bell_ = nullptr;
   bool bell_shared_ = false;
   bool several_bells_ = false;

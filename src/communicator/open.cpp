@@ -238,7 +238,7 @@ Result<Link*> CommunicatorImpl::link_to(int peer, int channel) {
     if (!transport->reaches(peer)) continue;
     Result<Link*> link = transport->connect(peer, channel);
     if (!link) return link;
-    unopened_links_ = unopened_links_ || !(*link)->open;
+    if (!(*link)->open && std::find(unopened_.begin(), unopened_.end(), *link) == unopened_.end()) unopened_.push_back(*link);
     if ((*link)->needs_flush && std::find(active_transports_.begin(), active_transports_.end(), transport.get()) == active_transports_.end()) {
       active_transports_.push_back(transport.get());
       transport->wait_descriptors(&wait_descriptors_);
