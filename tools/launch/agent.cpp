@@ -172,6 +172,7 @@ Status Agent::start_rank(int index, const std::vector<int>& cores, std::vector<s
   child.pid = pid;
   child.streams[0] = outputs[0][0];
   child.streams[1] = outputs[1][0];
+  for (int fd : child.streams) fcntl(fd, F_SETFL, O_NONBLOCK);  // our end: take_exits() may have emptied it before
   children_.push_back(child);
   if (rank == 0) {
     fcntl(input[1], F_SETFL, O_NONBLOCK);
