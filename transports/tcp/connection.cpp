@@ -84,6 +84,7 @@ Status Connection::add(Channel& channel) {
   const auto number = static_cast<std::size_t>(channel.link.channel);
   if (number >= channels_.size()) channels_.resize(number + 1, nullptr);
   channels_[number] = &channel;
+  if (stage_ == Stage::closed) return broken(Code::peer_lost, "has left the communicator");
   activate(channel);
   if (number < announced_.size() && announced_[number].depth != 0)
     if (Status status = opened(channel, announced_[number]); !status) return status;
@@ -214,11 +215,7 @@ void Connection::batch_sent(std::size_t bytes) {
 }
 
 Status Connection::send() {
-  if (stage_ == Stage::closed && !active_.empty() && !leaving_) {
-    active_.front()->active = false;
-    active_.erase(active_.begin());
-    return broken(Code::peer_lost, "has left the communicator, no message can be sent to it");
-  }
+  if (stage_ == Stage::closed) return leave_behind();
   while (stage_ == Stage::ready && !blocked_ && !write_dead_) {
     if (batched_ == 0) {
       if (Status status = fill_batch(); !status) return status;
@@ -265,13 +262,16 @@ Status Connection::end_of_stream(int error) {
   }
   stage_ = Stage::closed;
   socket_.close();
-  if (leaving_) return {};
-  // Nothing but messages to the peer can be missed now; credits for it are of no use any more.
+  return leave_behind();
+}
+
+// Nothing but messages to the peer can be missed now; credits for it are of no use any more.
+Status Connection::leave_behind() {
   const bool unsent = std::ranges::any_of(active_, [](Channel* c) { return c->committed(c->departing.next); });
   for (Channel* channel : active_) channel->active = false;
   active_.clear();
   batched_ = 0;
-  if (unsent) return broken(Code::peer_lost, "has left the communicator before it took the messages sent to it");
+  if (unsent && !leaving_) return broken(Code::peer_lost, "has left the communicator before it took the messages sent to it");
   return {};
 }
 

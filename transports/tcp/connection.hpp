@@ -95,6 +95,7 @@ class Connection {
   void batch_sent(std::size_t bytes);
   Status receive();
   Status end_of_stream(int error);
+  Status leave_behind();
   Status parse();
   Status accept_frame(const Frame& frame);
   Status accept_hello(const Frame& frame);
