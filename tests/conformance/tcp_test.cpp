@@ -141,10 +141,10 @@ TEST(TcpTest, TakesFramesThatFollowTheFormat) {
   Forger forger;
   ASSERT_TRUE(forger.connect(test_secret(), Forger::right_hello()));
   forger.open();
+  ASSERT_TRUE(forger.victim.wait_open(*forger.link));
   const std::vector<std::byte> payload = content(1, 1, 900);
   forger.send(Forger::data(1, 900), payload);
   EXPECT_TRUE(receive(forger.victim, *forger.link, payload, 5));
-  EXPECT_TRUE(forger.link->open);
   // One byte at a time is the same to it.
   tcp::Frame frame = Forger::data(2, 30);
   std::vector<std::byte> bytes(sizeof frame + 30, std::byte{9});
@@ -207,8 +207,8 @@ TEST(TcpTest, SeesTheEndOfAPeerThatSaidNoGoodbye) {
     Forger forger;
     ASSERT_TRUE(forger.connect(test_secret(), Forger::right_hello()));
     forger.open();
-    if (in_a_message) forger.send(Forger::data(1, 1000), std::vector<std::byte>(400));
     EXPECT_TRUE(forger.victim.wait_open(*forger.link));
+    if (in_a_message) forger.send(Forger::data(1, 1000), std::vector<std::byte>(400));
     forger.socket.close();
     const Error error = forger.verdict();
     EXPECT_EQ(error.code, Code::peer_lost);

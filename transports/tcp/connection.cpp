@@ -74,6 +74,7 @@ std::uint32_t Connection::interest() const {
     case Stage::dialling: return EPOLLOUT;
     case Stage::proving: return EPOLLIN | (handshake_.outgoing().empty() ? 0u : EPOLLOUT);
     case Stage::greeting: return EPOLLIN;
+    case Stage::introduced: return 0;
     case Stage::ready: return EPOLLIN | (blocked_ ? EPOLLOUT : 0u);
     case Stage::closed: break;
   }
@@ -276,7 +277,7 @@ Status Connection::leave_behind() {
 }
 
 Status Connection::receive() {
-  for (int i = 0; i < kReadsAtOnce && stage_ != Stage::closed; ++i) {
+  for (int i = 0; i < kReadsAtOnce && stage_ != Stage::closed && stage_ != Stage::introduced; ++i) {
     std::array<iovec, 2> parts;
     int count = 0;
     std::size_t left = 0;
@@ -309,7 +310,7 @@ Status Connection::receive() {
 
 Status Connection::parse() {
   std::size_t at = 0;
-  while (receiver_ == nullptr && staged_ - at >= kFrameBytes) {
+  while (receiver_ == nullptr && stage_ != Stage::introduced && staged_ - at >= kFrameBytes) {
     Frame frame;
     std::memcpy(&frame, staging_.data() + at, kFrameBytes);
     const bool hello = frame.magic == kMagic && frame.kind == static_cast<std::uint16_t>(FrameKind::hello);
@@ -336,9 +337,14 @@ Status Connection::accept_hello(const Frame& frame) {
   if (stage_ != Stage::greeting || frame.bytes != sizeof hello_)
     return broken(Code::peer_lost, "sent a hello frame out of place");
   path_ = frame.tag;
-  introduced_ = true;
-  stage_ = Stage::ready;
+  stage_ = Stage::introduced;
   return {};
+}
+
+Status Connection::admit() {
+  stage_ = Stage::ready;
+  if (Status status = parse(); !status) return status;  // what came with the hello frame
+  return send();
 }
 
 Status Connection::accept_frame(const Frame& frame) {

@@ -2,8 +2,9 @@
 // One TCP connection of a pair of ranks, shared by the channels of one path. It moves frames between the socket and
 // the channels' rings without ever blocking, and it is the only place that touches the bytes.
 //
-//   dialling -> proving -> ready -> closed      side that dials (the lower rank)
-//   proving -> greeting -> ready -> closed      side that accepts: greeting waits for the hello frame
+//   dialling -> proving -> ready -> closed                    side that dials (the lower rank)
+//   proving -> greeting -> introduced -> ready -> closed      side that accepts: greeting waits for the hello frame,
+//                                                             introduced for its owner to admit the connection
 //
 // All methods are called by the thread that is inside the communicator.
 
@@ -26,7 +27,7 @@ namespace tamaki::tcp {
 
 class Connection {
  public:
-  enum class Stage { dialling, proving, greeting, ready, closed };
+  enum class Stage { dialling, proving, greeting, introduced, ready, closed };
 
   /// The side that dials. `hello` and `path` tell the other side what the connection is for.
   struct Dialled {
@@ -51,11 +52,12 @@ class Connection {
   Deadline greet_by() const { return greet_by_; }
   /// Where an error closed the connection.
   Stage broke_in() const { return broke_in_; }
-  /// An accepted connection has said whose it is: hello() and path() are valid.
-  bool introduced() const { return introduced_; }
+  /// Whose it is; for accepted connections valid once introduced.
   const Hello& hello() const { return hello_; }
   const Address& remote() const { return remote_; }
   std::uint32_t path() const { return path_; }
+  /// Goes from introduced to ready; the channels were added before.
+  Status admit();
   void set_peer(std::string peer) { peer_ = std::move(peer); }
 
   /// Closes without a word.
@@ -112,7 +114,6 @@ class Connection {
   Hello hello_;
   std::uint32_t path_ = 0;
   bool hello_due_ = false;
-  bool introduced_ = false;
   Stage broke_in_ = Stage::closed;
 
   std::vector<Channel*> channels_;       // by channel number; null: not connected here

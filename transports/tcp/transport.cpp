@@ -249,7 +249,7 @@ void TcpTransport::step(int timeout_ms) {
 
 void TcpTransport::on_event(Watched& watched, std::uint32_t events) {
   Status status = watched.connection->handle(events);
-  if (watched.peer < 0 && watched.connection->introduced()) adopt(watched);
+  if (watched.connection->stage() == Connection::Stage::introduced) adopt(watched);
   if (watched.peer < 0) {
     if (!status) log(Level::debug, "dropped a connection: " + status.error().message);
     settle(watched);
@@ -312,6 +312,7 @@ void TcpTransport::adopt(Watched& stranger) {
     channel->carrier = &stranger;
     note(stranger.connection->add(*channel));
   }
+  note(stranger.connection->admit());
 }
 
 void TcpTransport::drop_strangers() {
