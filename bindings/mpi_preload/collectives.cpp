@@ -126,20 +126,42 @@ MPI_Datatype null_type() {
   return type;
 }
 
+// MPICH refuses to pack from or to MPI_BOTTOM, a null pointer. The same data seen from another address: one
+// element of a type that is displaced by minus that address. Calls work(buffer, count, type).
+template <class Work>
+int from_somewhere(const Side& side, Work&& work) {
+  auto type = from_raw<MPI_Datatype>(side.type);
+  if (side.buffer != nullptr) return work(side.buffer, static_cast<int>(side.count), type);
+  static std::byte somewhere;
+  MPI_Datatype displaced;
+  const int count = static_cast<int>(side.count);
+  const MPI_Aint back = -static_cast<MPI_Aint>(reinterpret_cast<std::intptr_t>(&somewhere));
+  const Library& mpi = library();
+  int code = mpi.PType_create_hindexed(1, &count, &back, type, &displaced);
+  if (code != MPI_SUCCESS) return code;
+  code = mpi.PType_commit(&displaced);
+  if (code == MPI_SUCCESS) code = work(static_cast<void*>(&somewhere), 1, displaced);
+  mpi.PType_free(&displaced);
+  return code;
+}
+
 // Packed data of the MPIs this library is built for are the plain bytes of the type signature, without a
 // header: what one rank packs, another receives as a dense type. `bytes` is what the layout says, at most
 // INT_MAX.
 int pack(const Side& side, std::byte* into, std::uint64_t bytes, Raw comm) {
-  int position = 0;
-  return library().PPack(side.buffer, static_cast<int>(side.count), from_raw<MPI_Datatype>(side.type), into,
-                         static_cast<int>(bytes), &position, from_raw<MPI_Comm>(comm));
+  return from_somewhere(side, [&](void* buffer, int count, MPI_Datatype type) {
+    int position = 0;
+    return library().PPack(buffer, count, type, into, static_cast<int>(bytes), &position,
+                           from_raw<MPI_Comm>(comm));
+  });
 }
 
 int unpack(const Side& side, const std::byte* from, std::uint64_t bytes, Raw comm) {
-  int position = 0;
-  return library().PUnpack(from, static_cast<int>(bytes), &position, side.buffer,
-                           static_cast<int>(side.count), from_raw<MPI_Datatype>(side.type),
-                           from_raw<MPI_Comm>(comm));
+  return from_somewhere(side, [&](void* buffer, int count, MPI_Datatype type) {
+    int position = 0;
+    return library().PUnpack(from, static_cast<int>(bytes), &position, buffer, count, type,
+                             from_raw<MPI_Comm>(comm));
+  });
 }
 
 }  // namespace

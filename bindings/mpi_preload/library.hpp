@@ -20,7 +20,8 @@ namespace tamaki::mpi {
   X(Comm_create_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_size) X(Comm_rank) X(Comm_test_inter)        \
   X(Comm_group) X(Comm_get_name) X(Comm_call_errhandler) X(Group_size) X(Group_translate_ranks) X(Group_free) \
   X(Add_error_class) X(Add_error_code) X(Add_error_string)                                                    \
-  X(Type_size) X(Type_get_extent) X(Pack) X(Unpack) X(Reduce_local) X(Allgather) X(Iprobe)
+  X(Type_size) X(Type_get_extent) X(Type_create_hindexed) X(Type_commit) X(Type_free) X(Pack) X(Unpack)       \
+  X(Reduce_local) X(Allgather) X(Iprobe)
 #ifdef OPEN_MPI
 #define TAMAKI_PMPI_CONVERSIONS(X) X(Comm_f2c) X(Type_f2c) X(Op_f2c)
 #else

@@ -158,7 +158,9 @@ void read_identity() {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   mpi.PGet_library_version(version, &length);
-  p.identity.library.assign(version, std::strcspn(version, ",\n"));
+  p.identity.library.assign(version, std::strcspn(version, ",\n"));  // "MPICH Version:\t4.0.2\nMPICH ..."
+  for (char& c : p.identity.library)
+    if (c == '\t') c = ' ';
 }
 
 bool has_foreign_ranks(MPI_Comm comm, int ranks) {
@@ -211,6 +213,7 @@ State* make_state(MPI_Comm comm) {
   state->rank = rank;
   state->ranks = ranks;
   state->mode = Mode::passed;
+  state->reason = Reason::accelerated;
   if (inter != 0)
     state->reason = Reason::intercommunicator;
   else if (ranks == 1)
