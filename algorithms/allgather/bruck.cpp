@@ -1,6 +1,6 @@
-// Bruck, radix k: a rank that holds w blocks, from its own on around the ranks, sends them to the ranks d*w before it,
-// d = 1..k-1, and then holds k*w. Blocks go to their place in the output at once: nothing is rotated at the end, but a
-// run of blocks that goes past the last rank is sent as two messages.
+// Bruck, radix k: a rank that holds w blocks, from its own on around the ranks, sends them to the ranks d*w
+// before it, d = 1..k-1, and then holds k*w. Blocks go to their place in the output at once: nothing is
+// rotated at the end, but a run of blocks that goes past the last rank is sent as two messages.
 #include <algorithm>
 #include <vector>
 
@@ -11,8 +11,8 @@
 namespace tamaki {
 namespace {
 
-/// Calls `part(first block, number of blocks)` for `blocks` blocks from `begin` on around p ranks: once, or twice where
-/// they go past the last rank.
+/// Calls `part(first block, number of blocks)` for `blocks` blocks from `begin` on around p ranks: once, or
+/// twice where they go past the last rank.
 template <class Part>
 void each_part(int begin, int blocks, int p, const Part& part) {
   const int straight = std::min(blocks, p - begin);
@@ -24,7 +24,11 @@ Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, radix = problem.radix;
   int widest = 1;
   for (long long w = 1; w < p; w *= radix) widest = std::max(widest, static_cast<int>(std::min(w, p - w)));
-  Builder b({.algorithm = "bruck", .collective = Collective::allgather, .ranks = p, .rank = rank, .max_width = widest});
+  Builder b({.algorithm = "bruck",
+             .collective = Collective::allgather,
+             .ranks = p,
+             .rank = rank,
+             .max_width = widest});
   auto lane = b.lane();
   std::vector<Operand> first;
   for (int d = 1; d < std::min(radix, p); ++d) first.push_back(to(wrap(rank - d, p), out(rank)));
@@ -40,7 +44,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
     for (int d = 1; d < radix && d * w < p; ++d) {
       const int away = static_cast<int>(d * w), blocks = static_cast<int>(std::min(w, p - d * w));
       const int peer = wrap(rank + away, p);
-      each_part(peer, blocks, p, [&](int begin, int width) { lane.recv(from(peer), out(begin), {.width = width}); });
+      each_part(peer, blocks, p,
+                [&](int begin, int width) { lane.recv(from(peer), out(begin), {.width = width}); });
     }
   }
   return b.take();
@@ -61,8 +66,11 @@ extern const Algorithm k_allgather_bruck;
 const Algorithm k_allgather_bruck = {
     .name = "bruck",
     .collective = Collective::allgather,
-    .source = "Bruck, Ho, Kipnis, Upfal, Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems, IEEE TPDS 8 (1997)",
-    .cost = "(k-1) log_k(p) alpha (up to twice that for messages that go past the last rank) + n (p-1)/p beta",
+    .source =
+        "Bruck, Ho, Kipnis, Upfal, Weathersby, Efficient algorithms for all-to-all communications in "
+        "multiport message-passing systems, IEEE TPDS 8 (1997)",
+    .cost =
+        "(k-1) log_k(p) alpha (up to twice that for messages that go past the last rank) + n (p-1)/p beta",
     .direct_safe = true,
     .in_place_safe = true,
     .direct_in_place_safe = true,

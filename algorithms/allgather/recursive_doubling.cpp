@@ -10,12 +10,17 @@ namespace {
 
 std::string refuses(const Problem& problem) {
   if (std::string reason = refuse_bad_arguments(problem); !reason.empty()) return reason;
-  return is_power_of_two(problem.ranks) ? "" : "needs a power of two of ranks, has " + std::to_string(problem.ranks);
+  return is_power_of_two(problem.ranks)
+             ? ""
+             : "needs a power of two of ranks, has " + std::to_string(problem.ranks);
 }
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
-  Builder b({.algorithm = "recursive_doubling", .collective = Collective::allgather, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "recursive_doubling",
+             .collective = Collective::allgather,
+             .ranks = p,
+             .rank = rank,
              .max_width = std::max(1, p / 2)});
   auto lane = b.lane();
   if (p == 1) {

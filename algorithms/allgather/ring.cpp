@@ -1,4 +1,5 @@
-// Ring: every block travels once around. Lane l carries part l of every block; odd lanes run the other way round.
+// Ring: every block travels once around. Lane l carries part l of every block; odd lanes run the other way
+// round.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
@@ -8,7 +9,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, lanes = problem.lanes;
-  Builder b({.algorithm = "ring", .collective = Collective::allgather, .ranks = p, .rank = rank, .chunks = lanes});
+  Builder b({.algorithm = "ring",
+             .collective = Collective::allgather,
+             .ranks = p,
+             .rank = rank,
+             .chunks = lanes});
   for (int l = 0; l < lanes; ++l) {
     auto lane = b.lane();
     if (p == 1) {

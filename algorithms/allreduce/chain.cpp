@@ -1,5 +1,5 @@
-// Pipelined chain: two arms reduce towards the middle rank, in rank order, and carry the result back out. Lane l moves
-// its share; for an even number of ranks odd lanes meet at the other middle rank.
+// Pipelined chain: two arms reduce towards the middle rank, in rank order, and carry the result back out.
+// Lane l moves its share; for an even number of ranks odd lanes meet at the other middle rank.
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
@@ -11,7 +11,10 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, pieces = problem.pieces;
-  Builder b({.algorithm = "chain", .collective = Collective::allreduce, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "chain",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
              .chunks = problem.lanes * pieces});
   for (int l = 0; l < problem.lanes; ++l) {
     const int middle = l % 2 == 0 ? (p - 1) / 2 : p / 2;
@@ -45,8 +48,11 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t p = problem.ranks, pieces = problem.pieces, chunks = problem.lanes * pieces;
   if (p == 1) return {.chunks = chunks};
-  if (p == 2) return {.rounds = 1 + pieces, .chunks_sent = chunks, .chunks_received = chunks, .chunks = chunks};
-  return {.rounds = p + p % 2 + 2 * (pieces - 1), .chunks_sent = 2 * chunks, .chunks_received = 2 * chunks,
+  if (p == 2)
+    return {.rounds = 1 + pieces, .chunks_sent = chunks, .chunks_received = chunks, .chunks = chunks};
+  return {.rounds = p + p % 2 + 2 * (pieces - 1),
+          .chunks_sent = 2 * chunks,
+          .chunks_received = 2 * chunks,
           .chunks = chunks};
 }
 

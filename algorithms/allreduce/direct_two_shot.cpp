@@ -1,4 +1,5 @@
-// Direct, two shots: rank r reduces chunk r of everybody's input in rank order, and sends the result to everyone.
+// Direct, two shots: rank r reduces chunk r of everybody's input in rank order, and sends the result to
+// everyone.
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
@@ -10,9 +11,14 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
-  Builder b({.algorithm = "direct_two_shot", .collective = Collective::allreduce, .ranks = p, .rank = rank, .chunks = p});
-  // Three independent streams: contributions go out, the own chunk is reduced, results come in. Channel 0 carries
-  // contributions, channel 1 results. Every rank starts with its next neighbour, so that no rank is everybody's first.
+  Builder b({.algorithm = "direct_two_shot",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
+             .chunks = p});
+  // Three independent streams: contributions go out, the own chunk is reduced, results come in. Channel 0
+  // carries contributions, channel 1 results. Every rank starts with its next neighbour, so that no rank is
+  // everybody's first.
   std::vector<Operand> contributions, places = {out(rank)};
   for (int i = 0; i < p; ++i) contributions.push_back(i == rank ? in(rank) : from(i, 0));
   for (int i = 1; i < p; ++i) places.push_back(to(wrap(rank + i, p), out(rank), 1));

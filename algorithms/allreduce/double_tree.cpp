@@ -1,5 +1,5 @@
-// Double binary tree: two trees, each of them reduces its half of the message to its root and carries the result back;
-// a rank is an inner node in one and a leaf in the other. Every lane is such a pair.
+// Double binary tree: two trees, each of them reduces its half of the message to its root and carries the
+// result back; a rank is an inner node in one and a leaf in the other. Every lane is such a pair.
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
@@ -12,7 +12,10 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, pieces = problem.pieces, streams = 2 * problem.lanes;
-  Builder b({.algorithm = "double_tree", .collective = Collective::allreduce, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "double_tree",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
              .chunks = streams * pieces});
   // Only mirrored trees keep rank order.
   const SecondTree second = problem.commutative ? best_second_tree(p) : SecondTree::mirrored;
@@ -47,7 +50,8 @@ ClosedForm closed_form(const Problem& problem) {
   const SecondTree second = problem.commutative ? best_second_tree(problem.ranks) : SecondTree::mirrored;
   const DoubleTreeCosts trees = double_tree_costs(problem.ranks, second, problem.pieces);
   const std::int64_t share = std::int64_t{problem.lanes} * problem.pieces;
-  return {.rounds = trees.up_and_down, .chunks_sent = share * trees.most_neighbours,
+  return {.rounds = trees.up_and_down,
+          .chunks_sent = share * trees.most_neighbours,
           .chunks_received = share * trees.most_neighbours,
           .chunks = 2 * share};
 }
@@ -58,7 +62,9 @@ extern const Algorithm k_allreduce_double_tree;
 const Algorithm k_allreduce_double_tree = {
     .name = "double_tree",
     .collective = Collective::allreduce,
-    .source = "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35 (2009)",
+    .source =
+        "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, "
+        "Parallel Computing 35 (2009)",
     .cost = "4 log2(p) alpha + 2 n beta + n gamma, pipelined",
     .keeps_order = true,
     .direct_safe = true,

@@ -11,12 +11,15 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
-  Builder b({.algorithm = "knomial", .collective = Collective::allreduce, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "knomial",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
              .chunks = problem.lanes});
   const KnomialNode node = knomial_node(p, problem.radix, 0, rank);
   for (int l = 0; l < problem.lanes; ++l) {
-    // A node takes its children's parts in one step, in rank order: one pass over memory. Partial results travel on
-    // channel 2l, results on 2l + 1.
+    // A node takes its children's parts in one step, in rank order: one pass over memory. Partial results
+    // travel on channel 2l, results on 2l + 1.
     std::vector<Operand> contributions = {in(l)};
     for (const Subtree& child : node.in_rank_order()) contributions.push_back(from(child.head, 2 * l));
     std::vector<Operand> places;
@@ -44,7 +47,9 @@ extern const Algorithm k_allreduce_knomial;
 const Algorithm k_allreduce_knomial = {
     .name = "knomial",
     .collective = Collective::allreduce,
-    .source = "folklore (binomial tree: Thakur, Rabenseifner, Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19 (2005))",
+    .source =
+        "folklore (binomial tree: Thakur, Rabenseifner, Gropp, Optimization of collective communication "
+        "operations in MPICH, IJHPCA 19 (2005))",
     .cost = "2 (k-1) log_k(p) (alpha + n beta) + log_k(p) (k-1) n gamma",
     .keeps_order = true,
     .direct_safe = true,

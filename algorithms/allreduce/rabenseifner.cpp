@@ -1,7 +1,8 @@
-// Rabenseifner: reduce-scatter by recursive halving, then allgather by recursive doubling. In round k of the first part
-// ranks at distance 2^k exchange halves of what they still hold, so that rank order is kept and the largest messages go
-// to the nearest ranks. Ranks beyond the largest power of two are folded onto their neighbours: the two of a pair
-// exchange halves and reduce one each. Lane l carries chunks [l*m, (l+1)*m).
+// Rabenseifner: reduce-scatter by recursive halving, then allgather by recursive doubling. In round k of
+// the first part ranks at distance 2^k exchange halves of what they still hold, so that rank order is kept
+// and the largest messages go to the nearest ranks. Ranks beyond the largest power of two are folded onto
+// their neighbours: the two of a pair exchange halves and reduce one each. Lane l carries chunks [l*m,
+// (l+1)*m).
 #include <algorithm>
 
 #include "algorithms/algorithm.hpp"
@@ -16,8 +17,12 @@ Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
   const Fold fold(p, rank);
   const int m = fold.m;
-  Builder b({.algorithm = "rabenseifner", .collective = Collective::allreduce, .ranks = p, .rank = rank,
-             .chunks = m * problem.lanes, .max_width = is_power_of_two(p) ? std::max(1, m / 2) : m});
+  Builder b({.algorithm = "rabenseifner",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
+             .chunks = m * problem.lanes,
+             .max_width = is_power_of_two(p) ? std::max(1, m / 2) : m});
   for (int l = 0; l < problem.lanes; ++l) {
     auto lane = b.lane();
     const int low = l * m, high = low + m / 2;  // the two halves
@@ -48,8 +53,10 @@ Program build(const Topology&, const Problem& problem, int rank) {
       if (upper) begin += width;
       lane.send(held(given), to(peer), {.width = width});
       const StepOptions options = {.width = width, .finish = width == 1};
-      if (upper) lane.step({from(peer), held(begin)}, {out(begin)}, options);
-      else lane.step({held(begin), from(peer)}, {out(begin)}, options);
+      if (upper)
+        lane.step({from(peer), held(begin)}, {out(begin)}, options);
+      else
+        lane.step({held(begin), from(peer)}, {out(begin)}, options);
       raw = false;
     }
     for (int distance = m / 2; distance > 0; distance /= 2) {
@@ -72,7 +79,8 @@ ClosedForm closed_form(const Problem& problem) {
   const bool folds = !is_power_of_two(p);
   return {.rounds = 2 * ceil_log(static_cast<int>(m), 2) + 3 * folds,
           .chunks_sent = (2 * (m - 1) + folds * (m / 2 + m)) * lanes,
-          .chunks_received = (2 * (m - 1) + folds * m) * lanes, .chunks = m * lanes};
+          .chunks_received = (2 * (m - 1) + folds * m) * lanes,
+          .chunks = m * lanes};
 }
 
 }  // namespace
@@ -81,8 +89,12 @@ extern const Algorithm k_allreduce_rabenseifner;
 const Algorithm k_allreduce_rabenseifner = {
     .name = "rabenseifner",
     .collective = Collective::allreduce,
-    .source = "Rabenseifner, Optimization of collective reduction operations, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005)",
-    .cost = "2 log2(p) alpha + 2 n (p-1)/p beta + n (p-1)/p gamma; 3 alpha + 2 n beta more if p is no power of two",
+    .source =
+        "Rabenseifner, Optimization of collective reduction operations, ICCS 2004; Thakur, Rabenseifner, "
+        "Gropp, IJHPCA 19 (2005)",
+    .cost =
+        "2 log2(p) alpha + 2 n (p-1)/p beta + n (p-1)/p gamma; 3 alpha + 2 n beta more if p is no power of "
+        "two",
     .keeps_order = true,
     .direct_safe = true,
     .in_place_safe = true,

@@ -1,5 +1,6 @@
-// Recursive doubling: in round k ranks at distance 2^k exchange what they have. Ranks beyond the largest power of two are
-// folded onto their neighbours first and get the result from them at the end. Each lane moves its share.
+// Recursive doubling: in round k ranks at distance 2^k exchange what they have. Ranks beyond the largest
+// power of two are folded onto their neighbours first and get the result from them at the end. Each lane
+// moves its share.
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
-  Builder b({.algorithm = "recursive_doubling", .collective = Collective::allreduce, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "recursive_doubling",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
              .chunks = problem.lanes});
   const Fold fold(p, rank);
   for (int l = 0; l < problem.lanes; ++l) {
@@ -23,8 +27,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
       lane.recv(from(fold.partner), out(l));
       continue;
     }
-    // One step a round: it combines what arrives with what is here, in rank order, keeps the result (in the output) and
-    // sends it to the next round's peer.
+    // One step a round: it combines what arrives with what is here, in rank order, keeps the result (in the
+    // output) and sends it to the next round's peer.
     const auto peer = [&](int distance) { return fold.rank_of(fold.index ^ distance); };
     Operand here = in(l);
     if (fold.partner >= 0) {
@@ -41,8 +45,10 @@ Program build(const Topology&, const Problem& problem, int rank) {
       const bool last = 2 * distance == fold.m;
       std::vector<Operand> sources = {here, from(peer(distance))}, places = {out(l)};
       if ((fold.index & distance) != 0) std::swap(sources[0], sources[1]);
-      if (!last) places.push_back(to(peer(2 * distance)));
-      else if (fold.partner >= 0) places.push_back(to(fold.partner, out(l)));
+      if (!last)
+        places.push_back(to(peer(2 * distance)));
+      else if (fold.partner >= 0)
+        places.push_back(to(fold.partner, out(l)));
       lane.step(sources, places, {.finish = last});
       here = out(l);
     }
@@ -54,8 +60,10 @@ ClosedForm closed_form(const Problem& problem) {
   const int p = problem.ranks;
   const bool folds = !is_power_of_two(p);
   const std::int64_t rounds = ceil_log(floor_power_of_two(p), 2), lanes = problem.lanes;
-  return {.rounds = rounds + 2 * folds, .chunks_sent = (rounds + folds) * lanes,
-          .chunks_received = (rounds + folds) * lanes, .chunks = lanes};
+  return {.rounds = rounds + 2 * folds,
+          .chunks_sent = (rounds + folds) * lanes,
+          .chunks_received = (rounds + folds) * lanes,
+          .chunks = lanes};
 }
 
 }  // namespace
@@ -64,7 +72,9 @@ extern const Algorithm k_allreduce_recursive_doubling;
 const Algorithm k_allreduce_recursive_doubling = {
     .name = "recursive_doubling",
     .collective = Collective::allreduce,
-    .source = "Thakur, Rabenseifner, Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19 (2005), section 4.5",
+    .source =
+        "Thakur, Rabenseifner, Gropp, Optimization of collective communication operations in MPICH, IJHPCA "
+        "19 (2005), section 4.5",
     .cost = "log2(p) (alpha + n beta + n gamma); 2 alpha + 2 n beta more if p is no power of two",
     .keeps_order = true,
     .direct_safe = true,

@@ -1,5 +1,5 @@
-// Ring: reduce-scatter around the ring, then allgather around it. Lane l of L carries chunks [l*p, (l+1)*p); odd lanes
-// run the other way round.
+// Ring: reduce-scatter around the ring, then allgather around it. Lane l of L carries chunks [l*p,
+// (l+1)*p); odd lanes run the other way round.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
@@ -9,7 +9,10 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, lanes = problem.lanes;
-  Builder b({.algorithm = "ring", .collective = Collective::allreduce, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "ring",
+             .collective = Collective::allreduce,
+             .ranks = p,
+             .rank = rank,
              .chunks = p * lanes});
   for (int l = 0; l < lanes; ++l) {
     auto lane = b.lane();
@@ -36,7 +39,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t p = problem.ranks;
   const std::int64_t moved = 2 * (p - 1) * problem.lanes;
-  return {.rounds = 2 * (p - 1), .chunks_sent = moved, .chunks_received = moved, .chunks = p * problem.lanes};
+  return {
+      .rounds = 2 * (p - 1), .chunks_sent = moved, .chunks_received = moved, .chunks = p * problem.lanes};
 }
 
 }  // namespace
@@ -45,7 +49,9 @@ extern const Algorithm k_allreduce_ring;
 const Algorithm k_allreduce_ring = {
     .name = "ring",
     .collective = Collective::allreduce,
-    .source = "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 (2009)",
+    .source =
+        "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 "
+        "(2009)",
     .cost = "2(p-1) alpha + 2 n (p-1)/p beta + n (p-1)/p gamma",
     .keeps_order = false,
     .canonical = false,

@@ -1,8 +1,8 @@
-// Bruck, radix k: the block for the rank i after this one travels the distance i digit by digit in base k. In round
-// (j, d) everyone sends the rank d*k^j after it, in one message, all blocks whose digit j is d.
+// Bruck, radix k: the block for the rank i after this one travels the distance i digit by digit in base k.
+// In round (j, d) everyone sends the rank d*k^j after it, in one message, all blocks whose digit j is d.
 //
-// Blocks are packed where they are not neighbours in memory, and stay where they arrive until they are packed again or,
-// at the end, go to their place.
+// Blocks are packed where they are not neighbours in memory, and stay where they arrive until they are
+// packed again or, at the end, go to their place.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,8 @@
 namespace tamaki {
 namespace {
 
-/// Offsets 1..p-1 with digit `d` at weight `weight`, descending, so that blocks that have arrived lie in rank order.
+/// Offsets 1..p-1 with digit `d` at weight `weight`, descending, so that blocks that have arrived lie in
+/// rank order.
 std::vector<int> offsets_of(int p, int radix, long long weight, int d) {
   std::vector<int> offsets;
   for (int i = p - 1; i > 0; --i)
@@ -38,13 +39,17 @@ Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, radix = problem.radix;
   int widest = 1, received = 0;
   for (long long weight = 1; weight < p; weight *= radix)
-    for (int d = 1; d < radix; ++d) {
+    for (int d = 1; d < radix && d * weight < p; ++d) {
       const int width = static_cast<int>(offsets_of(p, radix, weight, d).size());
       widest = std::max(widest, width);
       received += width;
     }
-  Builder b({.algorithm = "bruck", .collective = Collective::alltoall, .ranks = p, .rank = rank,
-             .scratch_chunks = p > 1 ? widest + received : 0, .max_width = widest});
+  Builder b({.algorithm = "bruck",
+             .collective = Collective::alltoall,
+             .ranks = p,
+             .rank = rank,
+             .scratch_chunks = p > 1 ? widest + received : 0,
+             .max_width = widest});
   auto lane = b.lane();
   std::vector<Operand> place(static_cast<std::size_t>(p));  // of the block at each offset
   for (int i = 0; i < p; ++i) place[i] = in(wrap(rank + i, p));
@@ -64,12 +69,14 @@ Program build(const Topology&, const Problem& problem, int rank) {
           lane.copy(parts[first], tmp(static_cast<int>(first)), {.width = length, .size_of = in(0)});
         });
       }
-      lane.send(message, to(wrap(rank + static_cast<int>(d * weight), p)), {.width = width, .size_of = in(0)});
+      lane.send(message, to(wrap(rank + static_cast<int>(d * weight), p)),
+                {.width = width, .size_of = in(0)});
     }
     for (int d = 1; d < radix && d * weight < p; ++d) {
       const std::vector<int> offsets = offsets_of(p, radix, weight, d);
       const int width = static_cast<int>(offsets.size());
-      lane.recv(from(wrap(rank - static_cast<int>(d * weight), p)), tmp(arrived), {.width = width, .size_of = in(0)});
+      lane.recv(from(wrap(rank - static_cast<int>(d * weight), p)), tmp(arrived),
+                {.width = width, .size_of = in(0)});
       for (int i : offsets) place[i] = tmp(arrived++);
     }
   }
@@ -112,7 +119,9 @@ extern const Algorithm k_alltoall_bruck;
 const Algorithm k_alltoall_bruck = {
     .name = "bruck",
     .collective = Collective::alltoall,
-    .source = "Bruck, Ho, Kipnis, Upfal, Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems, IEEE TPDS 8 (1997)",
+    .source =
+        "Bruck, Ho, Kipnis, Upfal, Weathersby, Efficient algorithms for all-to-all communications in "
+        "multiport message-passing systems, IEEE TPDS 8 (1997)",
     .cost = "(k-1) log_k(p) alpha + (k-1)/k log_k(p) n beta",
     .direct_safe = true,
     .in_place_safe = true,

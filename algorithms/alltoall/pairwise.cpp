@@ -1,5 +1,5 @@
-// Pairwise exchange: in round i ranks whose numbers sum to i modulo p exchange their blocks, or for a power of two of
-// ranks those that differ by exclusive or with i. One message at a time to and from each rank.
+// Pairwise exchange: in round i ranks whose numbers sum to i modulo p exchange their blocks, or for a power
+// of two of ranks those that differ by exclusive or with i. One message at a time to and from each rank.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
@@ -25,7 +25,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
 
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t p = problem.ranks;
-  return {.rounds = is_power_of_two(problem.ranks) ? p - 1 : p, .chunks_sent = p - 1, .chunks_received = p - 1};
+  return {
+      .rounds = is_power_of_two(problem.ranks) ? p - 1 : p, .chunks_sent = p - 1, .chunks_received = p - 1};
 }
 
 }  // namespace

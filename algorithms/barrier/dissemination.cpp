@@ -1,5 +1,5 @@
-// Dissemination: in round j every rank tells the k-1 ranks at distances d*k^j that it has come so far, and waits to be
-// told the same.
+// Dissemination: in round j every rank tells the k-1 ranks at distances d*k^j that it has come so far, and
+// waits to be told the same.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +12,10 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, radix = problem.radix;
-  Builder b({.algorithm = "dissemination", .collective = Collective::barrier, .ranks = p, .rank = rank,
+  Builder b({.algorithm = "dissemination",
+             .collective = Collective::barrier,
+             .ranks = p,
+             .rank = rank,
              .scratch_chunks = 1});
   auto lane = b.lane();
   for (long long distance = 1; distance < p; distance *= radix) {
@@ -42,7 +45,9 @@ extern const Algorithm k_barrier_dissemination;
 const Algorithm k_barrier_dissemination = {
     .name = "dissemination",
     .collective = Collective::barrier,
-    .source = "Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, IJPP 17 (1988); radix k: folklore",
+    .source =
+        "Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, IJPP 17 (1988); radix k: "
+        "folklore",
     .cost = "(k-1) log_k(p) alpha",
     .direct_safe = true,
     .in_place_safe = true,

@@ -1,5 +1,5 @@
-// Pipelined chain: each rank hands every piece on to its neighbour. Lane l moves its share; odd lanes run the other way
-// round.
+// Pipelined chain: each rank hands every piece on to its neighbour. Lane l moves its share; odd lanes run
+// the other way round.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
@@ -9,7 +9,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root, pieces = problem.pieces;
-  Builder b({.algorithm = "chain", .collective = Collective::broadcast, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "chain",
+             .collective = Collective::broadcast,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = problem.lanes * pieces});
   for (int l = 0; l < problem.lanes; ++l) {
     auto lane = b.lane();
@@ -18,8 +22,10 @@ Program build(const Topology&, const Problem& problem, int rank) {
     const Operand piece = out(l * pieces, 1);
     const Operand source = rank == root ? in(l * pieces, 1) : from(previous);
     lane.repeat(pieces, 0, [&] {
-      if (next == root) lane.step({source}, {piece});
-      else lane.step({source}, {to(next, piece), piece});
+      if (next == root)
+        lane.step({source}, {piece});
+      else
+        lane.step({source}, {to(next, piece), piece});
     });
   }
   return b.take();
@@ -28,7 +34,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t p = problem.ranks, chunks = problem.lanes * problem.pieces;
   if (p == 1) return {.chunks = chunks};
-  return {.rounds = p - 2 + problem.pieces, .chunks_sent = chunks, .chunks_received = chunks, .chunks = chunks};
+  return {
+      .rounds = p - 2 + problem.pieces, .chunks_sent = chunks, .chunks_received = chunks, .chunks = chunks};
 }
 
 }  // namespace

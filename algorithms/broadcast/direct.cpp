@@ -10,7 +10,8 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root;
-  Builder b({.algorithm = "direct", .collective = Collective::broadcast, .ranks = p, .rank = rank, .root = root});
+  Builder b(
+      {.algorithm = "direct", .collective = Collective::broadcast, .ranks = p, .rank = rank, .root = root});
   auto lane = b.lane();
   if (rank != root) {
     lane.recv(from(root), out(0));

@@ -1,5 +1,5 @@
-// Double binary tree over the ranks other than the root, which feeds both trees: each carries half of the message, and a
-// rank is an inner node in one and a leaf in the other. Every lane is such a pair.
+// Double binary tree over the ranks other than the root, which feeds both trees: each carries half of the
+// message, and a rank is an inner node in one and a leaf in the other. Every lane is such a pair.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root, pieces = problem.pieces, streams = 2 * problem.lanes;
-  Builder b({.algorithm = "double_tree", .collective = Collective::broadcast, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "double_tree",
+             .collective = Collective::broadcast,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = streams * pieces});
   const auto rank_at = [&](int place) { return wrap(root + place, p); };  // places 1..p-1 follow the root
   for (int s = 0; s < streams; ++s) {
@@ -21,7 +25,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
     std::vector<Operand> places;
     Operand source = in(s * pieces, 1);
     if (rank == root) {
-      if (p > 1) places.push_back(to(rank_at(double_tree_root(p - 1, s % 2, best_second_tree(p - 1))), piece));
+      if (p > 1)
+        places.push_back(to(rank_at(double_tree_root(p - 1, s % 2, best_second_tree(p - 1))), piece));
     } else {
       const BinaryNode node = double_tree_node(p - 1, s % 2, best_second_tree(p - 1), wrap(rank - root, p));
       source = from(node.parent == 0 ? root : rank_at(node.parent));
@@ -38,8 +43,11 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t share = std::int64_t{problem.lanes} * problem.pieces;
   if (problem.ranks == 1) return {.chunks = 2 * share};
-  const DoubleTreeCosts trees = double_tree_costs(problem.ranks - 1, best_second_tree(problem.ranks - 1), problem.pieces);
-  return {.rounds = 1 + trees.down, .chunks_sent = share * std::max(2, trees.most_children), .chunks_received = 2 * share,
+  const DoubleTreeCosts trees =
+      double_tree_costs(problem.ranks - 1, best_second_tree(problem.ranks - 1), problem.pieces);
+  return {.rounds = 1 + trees.down,
+          .chunks_sent = share * std::max(2, trees.most_children),
+          .chunks_received = 2 * share,
           .chunks = 2 * share};
 }
 
@@ -49,7 +57,9 @@ extern const Algorithm k_broadcast_double_tree;
 const Algorithm k_broadcast_double_tree = {
     .name = "double_tree",
     .collective = Collective::broadcast,
-    .source = "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35 (2009)",
+    .source =
+        "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, "
+        "Parallel Computing 35 (2009)",
     .cost = "2 log2(p) alpha + n beta, pipelined",
     .direct_safe = true,
     .in_place_safe = true,

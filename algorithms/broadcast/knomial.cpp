@@ -11,7 +11,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root;
-  Builder b({.algorithm = "knomial", .collective = Collective::broadcast, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "knomial",
+             .collective = Collective::broadcast,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = problem.lanes});
   const KnomialNode node = knomial_node(p, problem.radix, root, rank);
   for (int l = 0; l < problem.lanes; ++l) {
@@ -27,7 +31,9 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const TreeCosts tree = knomial_costs({problem.root, 0, problem.ranks}, problem.radix);
   const std::int64_t lanes = problem.lanes;
-  return {.rounds = tree.down, .chunks_sent = lanes * tree.children, .chunks_received = problem.ranks > 1 ? lanes : 0,
+  return {.rounds = tree.down,
+          .chunks_sent = lanes * tree.children,
+          .chunks_received = problem.ranks > 1 ? lanes : 0,
           .chunks = lanes};
 }
 

@@ -8,7 +8,8 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root;
-  Builder b({.algorithm = "direct", .collective = Collective::gather, .ranks = p, .rank = rank, .root = root});
+  Builder b(
+      {.algorithm = "direct", .collective = Collective::gather, .ranks = p, .rank = rank, .root = root});
   auto lane = b.lane();
   if (rank != root) {
     lane.send(in(0), to(root, out(rank)));

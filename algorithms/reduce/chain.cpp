@@ -1,5 +1,6 @@
-// Pipelined chain: each rank adds its part to what comes from one neighbour and hands it to the other. Lane l moves its
-// share; odd lanes run the other way round. An operation that does not commute needs two arms that meet at the root.
+// Pipelined chain: each rank adds its part to what comes from one neighbour and hands it to the other. Lane
+// l moves its share; odd lanes run the other way round. An operation that does not commute needs two arms
+// that meet at the root.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +13,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root, pieces = problem.pieces;
-  Builder b({.algorithm = "chain", .collective = Collective::reduce, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "chain",
+             .collective = Collective::reduce,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = problem.lanes * pieces});
   for (int l = 0; l < problem.lanes; ++l) {
     auto lane = b.lane();
@@ -41,8 +46,10 @@ ClosedForm closed_form(const Problem& problem) {
   const std::int64_t low = problem.root, high = p - 1 - problem.root;  // lengths of the two arms
   if (problem.commutative || low == 0 || high == 0)
     return {.rounds = p - 2 + pieces, .chunks_sent = chunks, .chunks_received = chunks, .chunks = chunks};
-  return {.rounds = std::max(low, high) + (low == high) + 2 * (pieces - 1), .chunks_sent = chunks,
-          .chunks_received = 2 * chunks, .chunks = chunks};
+  return {.rounds = std::max(low, high) + (low == high) + 2 * (pieces - 1),
+          .chunks_sent = chunks,
+          .chunks_received = 2 * chunks,
+          .chunks = chunks};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Double binary tree over the ranks other than the root, which takes in the results of both trees: each reduces half of
-// the message, and a rank is an inner node in one and a leaf in the other. Every lane is such a pair.
+// Double binary tree over the ranks other than the root, which takes in the results of both trees: each
+// reduces half of the message, and a rank is an inner node in one and a leaf in the other. Every lane is
+// such a pair.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +14,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root, pieces = problem.pieces, streams = 2 * problem.lanes;
-  Builder b({.algorithm = "double_tree", .collective = Collective::reduce, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "double_tree",
+             .collective = Collective::reduce,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = streams * pieces});
   const auto rank_at = [&](int place) { return wrap(root + place, p); };  // places 1..p-1 follow the root
   for (int s = 0; s < streams; ++s) {
@@ -36,8 +41,11 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const std::int64_t share = std::int64_t{problem.lanes} * problem.pieces;
   if (problem.ranks == 1) return {.chunks = 2 * share};
-  const DoubleTreeCosts trees = double_tree_costs(problem.ranks - 1, best_second_tree(problem.ranks - 1), problem.pieces);
-  return {.rounds = 1 + trees.up, .chunks_sent = 2 * share, .chunks_received = share * std::max(2, trees.most_children),
+  const DoubleTreeCosts trees =
+      double_tree_costs(problem.ranks - 1, best_second_tree(problem.ranks - 1), problem.pieces);
+  return {.rounds = 1 + trees.up,
+          .chunks_sent = 2 * share,
+          .chunks_received = share * std::max(2, trees.most_children),
           .chunks = 2 * share};
 }
 
@@ -47,7 +55,9 @@ extern const Algorithm k_reduce_double_tree;
 const Algorithm k_reduce_double_tree = {
     .name = "double_tree",
     .collective = Collective::reduce,
-    .source = "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35 (2009)",
+    .source =
+        "Sanders, Speck, Traff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, "
+        "Parallel Computing 35 (2009)",
     .cost = "2 log2(p) alpha + n beta + n gamma, pipelined",
     .direct_safe = true,
     .in_place_safe = true,

@@ -22,13 +22,19 @@ std::vector<Operand> contributions(const KnomialNode& node, int rank, int lane) 
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, root = problem.root;
-  Builder b({.algorithm = "knomial", .collective = Collective::reduce, .ranks = p, .rank = rank, .root = root,
+  Builder b({.algorithm = "knomial",
+             .collective = Collective::reduce,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
              .chunks = problem.lanes});
   const KnomialNode node = knomial_node(p, problem.radix, root, rank);
   for (int l = 0; l < problem.lanes; ++l) {
     auto lane = b.lane();
-    if (rank == root) lane.step(contributions(node, rank, l), std::vector{out(l)}, {.finish = true});
-    else lane.step(contributions(node, rank, l), std::vector{to(node.parent)});
+    if (rank == root)
+      lane.step(contributions(node, rank, l), std::vector{out(l)}, {.finish = true});
+    else
+      lane.step(contributions(node, rank, l), std::vector{to(node.parent)});
   }
   return b.take();
 }
@@ -36,7 +42,9 @@ Program build(const Topology&, const Problem& problem, int rank) {
 ClosedForm closed_form(const Problem& problem) {
   const TreeCosts tree = knomial_costs({problem.root, 0, problem.ranks}, problem.radix);
   const std::int64_t lanes = problem.lanes;
-  return {.rounds = tree.up, .chunks_sent = problem.ranks > 1 ? lanes : 0, .chunks_received = lanes * tree.children,
+  return {.rounds = tree.up,
+          .chunks_sent = problem.ranks > 1 ? lanes : 0,
+          .chunks_received = lanes * tree.children,
           .chunks = lanes};
 }
 

@@ -1,8 +1,9 @@
-// Bruck's allgather run backwards: in the round of distance w rank r sends rank r+w its partial results of the blocks
-// r+w.. (as many as that rank will go on with) and adds those that come from rank r-w. Any number of ranks.
+// Bruck's allgather run backwards: in the round of distance w rank r sends rank r+w its partial results of
+// the blocks r+w.. (as many as that rank will go on with) and adds those that come from rank r-w. Any
+// number of ranks.
 //
-// A message is cut where its blocks go past the last rank, and where one side has partial results for some of them and
-// its raw input for the rest.
+// A message is cut where its blocks go past the last rank, and where one side has partial results for some
+// of them and its raw input for the rest.
 #include <algorithm>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct Part {
   int begin = 0, width = 0;
 };
 
-/// The parts of the message of round `w` to rank `receiver`, of `blocks` blocks from the receiver's own on. Offsets below
-/// `reduced` (from a rank's own block) hold partial results on every rank.
+/// The parts of the message of round `w` to rank `receiver`, of `blocks` blocks from the receiver's own on.
+/// Offsets below `reduced` (from a rank's own block) hold partial results on every rank.
 std::vector<Part> parts(int receiver, int w, int blocks, int reduced, int p) {
   std::vector<int> cuts = {0, blocks};
   for (int cut : {p - receiver, reduced, reduced - w})
@@ -47,18 +48,25 @@ Program build(const Topology&, const Problem& problem, int rank) {
   int scratch = 0, widest = 1;
   each_round(p, [&](int w, int blocks, int reduced) {
     if (w > 1) scratch = std::max(scratch, blocks);
-    for (const Part& part : parts(0, w, blocks, reduced, p)) widest = std::max(widest, part.width);  // rank 0: never past p
+    // To rank 0 no message goes past the last rank.
+    for (const Part& part : parts(0, w, blocks, reduced, p)) widest = std::max(widest, part.width);
   });
-  Builder b({.algorithm = "bruck", .collective = Collective::reduce_scatter, .ranks = p, .rank = rank,
-             .scratch_chunks = scratch, .max_width = widest});
+  Builder b({.algorithm = "bruck",
+             .collective = Collective::reduce_scatter,
+             .ranks = p,
+             .rank = rank,
+             .scratch_chunks = scratch,
+             .max_width = widest});
   auto lane = b.lane();
   if (p == 1) lane.copy(in(0), out(0), {.finish = true});
   each_round(p, [&](int w, int blocks, int reduced) {
     const auto block = [&](int offset) { return (rank + offset) % p; };
     const auto held = [&](int offset) { return offset < reduced ? tmp(offset) : in(block(offset)); };
     const int next = block(w), previous = wrap(rank - w, p);
-    const std::vector<Part> outgoing = parts(next, w, blocks, reduced, p), incoming = parts(rank, w, blocks, reduced, p);
-    for (std::size_t i = 0; i < std::max(outgoing.size(), incoming.size()); ++i) {  // in turn: two slots are enough
+    const std::vector<Part> outgoing = parts(next, w, blocks, reduced, p),
+                            incoming = parts(rank, w, blocks, reduced, p);
+    // In turn: all parts of a message first would need as many slots.
+    for (std::size_t i = 0; i < std::max(outgoing.size(), incoming.size()); ++i) {
       if (i < outgoing.size()) {
         const auto [begin, width] = outgoing[i];
         lane.send(held(w + begin), to(next), {.width = width, .size_of = in(block(w + begin))});
@@ -90,7 +98,9 @@ extern const Algorithm k_reduce_scatter_bruck;
 const Algorithm k_reduce_scatter_bruck = {
     .name = "bruck",
     .collective = Collective::reduce_scatter,
-    .source = "Bernaschi, Iannello, Lauria, Efficient implementation of reduce-scatter in MPI, J. Systems Architecture 49 (2003)",
+    .source =
+        "Bernaschi, Iannello, Lauria, Efficient implementation of reduce-scatter in MPI, J. Systems "
+        "Architecture 49 (2003)",
     .cost = "log2(p) alpha (more for messages that are cut) + n (p-1)/p (beta + gamma)",
     .direct_safe = true,
     .in_place_safe = true,

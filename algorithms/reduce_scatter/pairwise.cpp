@@ -1,5 +1,5 @@
-// Pairwise exchange: in round i rank r sends block r+i to its owner and adds what rank r-i sends to its own block. One
-// message at a time to and from each rank: gentler to the network than sending all at once.
+// Pairwise exchange: in round i rank r sends block r+i to its owner and adds what rank r-i sends to its own
+// block. One message at a time to and from each rank: gentler to the network than sending all at once.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"

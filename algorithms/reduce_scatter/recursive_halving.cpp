@@ -1,5 +1,5 @@
-// Recursive halving: in each round ranks at half the distance of the round before exchange the half of the blocks that
-// the other one's side needs.
+// Recursive halving: in each round ranks at half the distance of the round before exchange the half of the
+// blocks that the other one's side needs.
 #include <algorithm>
 
 #include "algorithms/algorithm.hpp"
@@ -11,13 +11,19 @@ namespace {
 
 std::string refuses(const Problem& problem) {
   if (std::string reason = refuse_reordering(problem); !reason.empty()) return reason;
-  return is_power_of_two(problem.ranks) ? "" : "needs a power of two of ranks, has " + std::to_string(problem.ranks);
+  return is_power_of_two(problem.ranks)
+             ? ""
+             : "needs a power of two of ranks, has " + std::to_string(problem.ranks);
 }
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks;
-  Builder b({.algorithm = "recursive_halving", .collective = Collective::reduce_scatter, .ranks = p, .rank = rank,
-             .scratch_chunks = p > 2 ? p / 2 : 0, .max_width = std::max(1, p / 2)});
+  Builder b({.algorithm = "recursive_halving",
+             .collective = Collective::reduce_scatter,
+             .ranks = p,
+             .rank = rank,
+             .scratch_chunks = p > 2 ? p / 2 : 0,
+             .max_width = std::max(1, p / 2)});
   auto lane = b.lane();
   if (p == 1) {
     lane.copy(in(0), out(0), {.finish = true});

@@ -1,5 +1,5 @@
-// Ring: the partial result of block b starts at b's neighbour and travels around to b. Lane l carries part l of every
-// block; odd lanes run the other way round.
+// Ring: the partial result of block b starts at b's neighbour and travels around to b. Lane l carries part
+// l of every block; odd lanes run the other way round.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "schedule/builder.hpp"
@@ -9,7 +9,11 @@ namespace {
 
 Program build(const Topology&, const Problem& problem, int rank) {
   const int p = problem.ranks, lanes = problem.lanes;
-  Builder b({.algorithm = "ring", .collective = Collective::reduce_scatter, .ranks = p, .rank = rank, .chunks = lanes});
+  Builder b({.algorithm = "ring",
+             .collective = Collective::reduce_scatter,
+             .ranks = p,
+             .rank = rank,
+             .chunks = lanes});
   for (int l = 0; l < lanes; ++l) {
     auto lane = b.lane();
     if (p == 1) {
@@ -37,7 +41,9 @@ extern const Algorithm k_reduce_scatter_ring;
 const Algorithm k_reduce_scatter_ring = {
     .name = "ring",
     .collective = Collective::reduce_scatter,
-    .source = "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 (2009)",
+    .source =
+        "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 "
+        "(2009)",
     .cost = "(p-1) alpha + n (p-1)/p (beta + gamma)",
     .direct_safe = true,
     .in_place_safe = true,

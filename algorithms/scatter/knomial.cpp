@@ -1,7 +1,8 @@
-// k-nomial tree: a node receives the blocks of its subtree, an interval of ranks, in one message and hands them on.
+// k-nomial tree: a node receives the blocks of its subtree, an interval of ranks, in one message and hands
+// them on.
+#include "algorithms/shapes/knomial.hpp"
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
-#include "algorithms/shapes/knomial.hpp"
 #include "schedule/builder.hpp"
 
 namespace tamaki {
@@ -12,8 +13,13 @@ Program build(const Topology&, const Problem& problem, int rank) {
   const int widest = widest_subtree(p, problem.radix, root);
   const KnomialNode node = knomial_node(p, problem.radix, root, rank);
   const bool leaf = node.children.empty();
-  Builder b({.algorithm = "knomial", .collective = Collective::scatter, .ranks = p, .rank = rank, .root = root,
-             .scratch_chunks = rank == root || leaf ? 0 : node.own.size(), .max_width = widest});
+  Builder b({.algorithm = "knomial",
+             .collective = Collective::scatter,
+             .ranks = p,
+             .rank = rank,
+             .root = root,
+             .scratch_chunks = rank == root || leaf ? 0 : node.own.size(),
+             .max_width = widest});
   auto lane = b.lane();
   if (rank != root && leaf) {
     lane.recv(from(node.parent), out(0));
@@ -31,7 +37,8 @@ Program build(const Topology&, const Problem& problem, int rank) {
 
 ClosedForm closed_form(const Problem& problem) {
   const int p = problem.ranks;
-  return {.rounds = knomial_costs({problem.root, 0, p}, problem.radix).down, .chunks_sent = p - 1,
+  return {.rounds = knomial_costs({problem.root, 0, p}, problem.radix).down,
+          .chunks_sent = p - 1,
           .chunks_received = p > 1 ? widest_subtree(p, problem.radix, problem.root) : 0};
 }
 

@@ -43,7 +43,8 @@ inline std::string refuse_bad_arguments(const Problem& problem) {
 /// The same, for algorithms that combine contributions in another order than that of the ranks.
 inline std::string refuse_reordering(const Problem& problem) {
   if (std::string reason = refuse_bad_arguments(problem); !reason.empty()) return reason;
-  if (!problem.commutative && problem.ranks > 1) return "combines out of rank order, and the operation is not commutative";
+  if (!problem.commutative && problem.ranks > 1)
+    return "combines out of rank order, and the operation is not commutative";
   return {};
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-// Two binary trees over places 1..n, such that (almost) every place is a leaf in one of them: each carries half of the
-// message, and every node's links are busy both ways. Sanders, Speck, Traff, Two-tree algorithms for full bandwidth
-// broadcast, reduction and scan, Parallel Computing 35 (2009).
+// Two binary trees over places 1..n, such that (almost) every place is a leaf in one of them: each carries
+// half of the message, and every node's links are busy both ways. Sanders, Speck, Traff, Two-tree
+// algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35 (2009).
 //
-// The first tree is in order (left subtree lower, right subtree higher places); its leaves are the odd places. The second
-// is the first's mirror image, whose leaves are the even places where n is even; for odd n it is the first shifted by one
-// place.
+// The first tree is in order (left subtree lower, right subtree higher places); its leaves are the odd
+// places. The second is the first's mirror image, whose leaves are the even places where n is even; for odd
+// n it is the first shifted by one place.
 
 #include <algorithm>
 #include <utility>
@@ -35,7 +35,8 @@ inline BinaryNode inorder_node(int n, int place) {
 
 enum class SecondTree { mirrored, shifted };
 
-/// Tree 0 or 1 of the pair. A mirrored second tree is in order too, and `left` is then still its lower subtree.
+/// Tree 0 or 1 of the pair. A mirrored second tree is in order too, and `left` is then still its lower
+/// subtree.
 inline BinaryNode double_tree_node(int n, int tree, SecondTree second, int place) {
   if (tree == 0) return inorder_node(n, place);
   if (second == SecondTree::mirrored) {
@@ -57,10 +58,12 @@ inline int double_tree_root(int n, int tree, SecondTree second) {
 }
 
 /// The shape that makes the leaves of the two trees differ.
-constexpr SecondTree best_second_tree(int n) { return n % 2 == 0 ? SecondTree::mirrored : SecondTree::shifted; }
+constexpr SecondTree best_second_tree(int n) {
+  return n % 2 == 0 ? SecondTree::mirrored : SecondTree::shifted;
+}
 
-/// What the pair costs, by a walk over its 2n nodes; `pieces` follow each other through each tree. Every message takes one
-/// round; in each tree a node takes in, or sends, one at a time.
+/// What the pair costs, by a walk over its 2n nodes; `pieces` follow each other through each tree. Every
+/// message takes one round; in each tree a node takes in, or sends, one at a time.
 struct DoubleTreeCosts {
   int up = 0, down = 0, up_and_down = 0;  // rounds of a reduction, a broadcast, one after the other
   int most_children = 0;                  // of a place, in both trees together
@@ -74,7 +77,8 @@ inline std::pair<int, int> double_tree_rounds(int n, int tree, SecondTree second
   for (int child : {node.left, node.right}) {
     if (child == 0) continue;
     const auto [child_up, child_down] = double_tree_rounds(n, tree, second, child);
-    up = sent == 0 ? child_up + 1 : std::max(std::min(last, child_up + 1) + 1, std::max(last, child_up + 1));
+    up =
+        sent == 0 ? child_up + 1 : std::max(std::min(last, child_up + 1) + 1, std::max(last, child_up + 1));
     last = child_up + 1;
     down = std::max(down, ++sent + child_down);
   }
@@ -83,7 +87,8 @@ inline std::pair<int, int> double_tree_rounds(int n, int tree, SecondTree second
 
 inline DoubleTreeCosts double_tree_costs(int n, SecondTree second, int pieces) {
   DoubleTreeCosts costs;
-  const int degree = n >= 3 ? 2 : 1;  // messages that the busiest node takes in, or sends, for each piece of a tree
+  const int degree =
+      n >= 3 ? 2 : 1;  // messages that the busiest node takes in, or sends, for each piece of a tree
   for (int tree : {0, 1}) {
     const auto [up, down] = double_tree_rounds(n, tree, second, double_tree_root(n, tree, second));
     costs.up = std::max(costs.up, up + degree * (pieces - 1));

@@ -1,6 +1,6 @@
 #pragma once
-// Any number of ranks folded onto the largest power of two m <= p: of the first 2(p-m) ranks each odd one hands its part
-// to the even one before it and sits out. Neighbours fold, so rank order is kept.
+// Any number of ranks folded onto the largest power of two m <= p: of the first 2(p-m) ranks each odd one
+// hands its part to the even one before it and sits out. Neighbours fold, so rank order is kept.
 
 #include "algorithms/shapes/arguments.hpp"
 

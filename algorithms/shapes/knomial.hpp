@@ -1,10 +1,11 @@
 #pragma once
-// The k-nomial tree over ranks 0..p-1, for any p and root: the ranks are cut into k intervals of nearly equal length, the
-// longer ones first; the interval of the root keeps it as its head, each other one is headed by its first rank, a child
-// of the root; and so on inside each interval. With k = 2, root 0 and p a power of two it is the binomial tree.
+// The k-nomial tree over ranks 0..p-1, for any p and root: the ranks are cut into k intervals of nearly
+// equal length, the longer ones first; the interval of the root keeps it as its head, each other one is
+// headed by its first rank, a child of the root; and so on inside each interval. With k = 2, root 0 and p a
+// power of two it is the binomial tree.
 //
-// Every subtree is an interval of ranks. So a gather's blocks stay contiguous, a reduction keeps rank order with any
-// root, and neighbours in rank order (the ranks of a host) meet low in the tree.
+// Every subtree is an interval of ranks. So a gather's blocks stay contiguous, a reduction keeps rank order
+// with any root, and neighbours in rank order (the ranks of a host) meet low in the tree.
 
 #include <algorithm>
 #include <vector>
@@ -20,14 +21,15 @@ struct Subtree {
 };
 
 struct KnomialNode {
-  int parent = -1;                // -1: the root
+  int parent = -1;  // -1: the root
   Subtree own;
   std::vector<Subtree> children;  // the largest first
 
   /// The children by ascending rank.
   std::vector<Subtree> in_rank_order() const {
     std::vector<Subtree> sorted = children;
-    std::sort(sorted.begin(), sorted.end(), [](const Subtree& a, const Subtree& b) { return a.begin < b.begin; });
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Subtree& a, const Subtree& b) { return a.begin < b.begin; });
     return sorted;
   }
 };
@@ -41,8 +43,10 @@ inline std::vector<Subtree> knomial_children(Subtree tree, int radix) {
     int begin = tree.begin;
     for (int i = 0; i < parts; ++i) {
       const int end = begin + tree.size() / parts + (i < tree.size() % parts);
-      if (tree.head >= begin && tree.head < end) kept = {tree.head, begin, end};
-      else children.push_back({begin, begin, end});
+      if (tree.head >= begin && tree.head < end)
+        kept = {tree.head, begin, end};
+      else
+        children.push_back({begin, begin, end});
       begin = end;
     }
     tree = kept;
@@ -65,15 +69,16 @@ inline KnomialNode knomial_node(int p, int radix, int root, int rank) {
 /// Size of the largest subtree below the root (1 where there is none).
 inline int widest_subtree(int p, int radix, int root) {
   int widest = 1;
-  for (const Subtree& child : knomial_children({root, 0, p}, radix)) widest = std::max(widest, child.size());
+  for (const Subtree& child : knomial_children({root, 0, p}, radix))
+    widest = std::max(widest, child.size());
   return widest;
 }
 
-/// What the tree costs, by a walk over its p nodes. Every message takes one round; a node takes in, or sends, one at a
-/// time.
+/// What the tree costs, by a walk over its p nodes. Every message takes one round; a node takes in, or
+/// sends, one at a time.
 struct TreeCosts {
-  int up = 0;        // rounds of a reduction or gather
-  int down = 0;      // rounds of a broadcast or scatter that serves the largest subtree first
+  int up = 0;             // rounds of a reduction or gather
+  int down = 0;           // rounds of a broadcast or scatter that serves the largest subtree first
   int children = 0;       // of the node that has most
   int neighbours = 0;     // children and parent, of the node that has most
   int head_children = 0;  // of the head

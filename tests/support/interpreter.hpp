@@ -1,13 +1,15 @@
 #pragma once
-// A second opinion on schedules, independent of src/verify: it runs the programs of all ranks on values that record where
-// they came from, with FIFOs of a few slots and lanes interleaved at random, and looks at the results.
+// A second opinion on schedules, independent of src/verify: it runs the programs of all ranks on values
+// that record where they came from, with FIFOs of a few slots and lanes interleaved at random, and looks at
+// the results.
 //
-// A value is a chunk's identity and the word of ranks whose contributions it holds, in the order in which they were
-// combined; combining concatenates words. So a contribution that is missing, doubled or out of order shows.
+// A value is a chunk's identity and the word of ranks whose contributions it holds, in the order in which
+// they were combined; combining concatenates words. So a contribution that is missing, doubled or out of
+// order shows.
 //
-// Direct mode: a message from a single input or output place may be read when its receiver takes it instead of when it
-// is sent, and may be written to the receiver's `lands` place already when it is sent, once its sender has received
-// anything from that receiver; both are chosen at random.
+// Direct mode: a message from a single input or output place may be read when its receiver takes it instead
+// of when it is sent, and may be written to the receiver's `lands` place already when it is sent, once its
+// sender has received anything from that receiver; both are chosen at random.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -25,10 +28,10 @@ namespace tamaki::test {
 
 struct InterpretOptions {
   int slices = 2;
-  int slots = 1;           // of each FIFO
-  bool in_place = false;   // input and output share memory in the collective's in-place form
+  int slots = 1;          // of each FIFO
+  bool in_place = false;  // input and output share memory in the collective's in-place form
   bool direct = false;
-  bool uneven = false;     // chunks of random sizes, some of them empty; else all of size 1
+  bool uneven = false;  // chunks of random sizes, some of them empty; else all of size 1
   bool keeps_order = false;
   bool canonical = false;
   std::uint64_t seed = 1;
@@ -84,22 +87,22 @@ class Interpreter {
   };
   struct LaneState {
     int slice = 0;
-    std::int64_t step = 0;  // in this slice
+    std::int64_t step = 0;           // in this slice
     std::vector<LaneCursor> cursor;  // one or none
   };
   struct RankState {
     std::vector<LaneState> lanes;
-    std::vector<std::vector<Value>> memory;   // [slice][cell]
-    std::vector<std::set<int>> heard;         // [slice] ranks that this one has received something from
-    std::set<int> known;                      // barrier: ranks known to have entered
+    std::vector<std::vector<Value>> memory;  // [slice][cell]
+    std::vector<std::set<int>> heard;        // [slice] ranks that this one has received something from
+    std::set<int> known;                     // barrier: ranks known to have entered
   };
   using Fifo = std::tuple<int, int, int>;  // source, destination, channel
 
   void complain(int rank, int lane, const std::string& what) {
     if (!complaint_.empty()) return;
     const Program& program = programs_[rank];
-    complaint_ = program.algorithm + " of " + std::to_string(p_) + " ranks: rank " + std::to_string(rank) + " lane " +
-                 std::to_string(lane);
+    complaint_ = program.algorithm + " of " + std::to_string(p_) + " ranks: rank " + std::to_string(rank) +
+                 " lane " + std::to_string(lane);
     if (lane >= 0)
       complaint_ += " slice " + std::to_string(ranks_[rank].lanes[lane].slice) + " step " +
                     std::to_string(ranks_[rank].lanes[lane].step);
@@ -112,23 +115,32 @@ class Interpreter {
     const std::int64_t own = std::int64_t{rank} * program.chunks;
     switch (program.collective) {
       case Collective::allgather:
-      case Collective::gather: return buffer == Buffer::input ? own + chunk : chunk;
+      case Collective::gather:
+        return buffer == Buffer::input ? own + chunk : chunk;
       case Collective::reduce_scatter:
-      case Collective::scatter: return buffer == Buffer::output ? own + chunk : chunk;
+      case Collective::scatter:
+        return buffer == Buffer::output ? own + chunk : chunk;
       case Collective::alltoall: {
         const std::int64_t block = chunk / program.chunks, part = chunk % program.chunks;
-        const std::int64_t pair = buffer == Buffer::input ? std::int64_t{rank} * p_ + block : block * p_ + rank;
+        const std::int64_t pair =
+            buffer == Buffer::input ? std::int64_t{rank} * p_ + block : block * p_ + rank;
         return pair * program.chunks + part;
       }
-      default: return chunk;
+      default:
+        return chunk;
     }
   }
   int size_of(std::int64_t id) const { return !o_.uneven ? 1 : sizes_.at(static_cast<std::size_t>(id)); }
 
-  /// Chunks a buffer has on this rank: as far as sizes are concerned on all ranks, as memory only where it exists.
+  /// Chunks a buffer has on this rank: as far as sizes are concerned on all ranks, as memory only where it
+  /// exists.
   static int extent_chunks(const Program& program, Buffer buffer) {
-    Program all = {.collective = program.collective, .ranks = program.ranks, .rank = program.root, .root = program.root,
-                   .chunks = program.chunks, .scratch_chunks = program.scratch_chunks};
+    Program all = {.collective = program.collective,
+                   .ranks = program.ranks,
+                   .rank = program.root,
+                   .root = program.root,
+                   .chunks = program.chunks,
+                   .scratch_chunks = program.scratch_chunks};
     return all.chunks_of(buffer);
   }
 
@@ -136,7 +148,8 @@ class Interpreter {
   int cell(int rank, const Operand& operand, int j) const {
     const Program& program = programs_[rank];
     const int chunk = operand.chunk + j;
-    if (operand.buffer == Buffer::none || chunk < 0 || chunk >= program.chunks_of(operand.buffer)) return -1;
+    if (operand.buffer == Buffer::none || chunk < 0 || chunk >= program.chunks_of(operand.buffer))
+      return -1;
     const int inputs = program.chunks_of(Buffer::input), outputs = program.chunks_of(Buffer::output);
     if (operand.buffer == Buffer::scratch) return inputs + outputs + chunk;
     if (operand.buffer == Buffer::input) return chunk;
@@ -214,7 +227,8 @@ class Interpreter {
     const LaneState& lane = state.lanes[lane_number];
     const bool barrier = program.collective == Collective::barrier;
     const int width = step.step->width;
-    if (width < 1 || width > program.max_width) return complain(rank, lane_number, "width exceeds max_width"), false;
+    if (width < 1 || width > program.max_width)
+      return complain(rank, lane_number, "width exceeds max_width"), false;
     std::vector<std::int64_t> ids;
     int total = 0;
     for (int j = 0; j < width; ++j) {
@@ -236,7 +250,8 @@ class Interpreter {
     for (const Operand& destination : destinations) {
       if (destination.kind != Operand::Kind::peer) continue;
       use_channel(rank, lane_number, Fifo(rank, destination.peer, destination.channel), true);
-      if (static_cast<int>(fifos_[{rank, destination.peer, destination.channel}].size()) >= o_.slots) return false;
+      if (static_cast<int>(fifos_[{rank, destination.peer, destination.channel}].size()) >= o_.slots)
+        return false;
     }
 
     std::vector<Value> result(width);
@@ -248,20 +263,26 @@ class Interpreter {
         auto& fifo = fifos_[{source.peer, rank, source.channel}];
         Message message = std::move(fifo.front());
         fifo.pop_front();
-        if (message.slice != lane.slice) return complain(rank, lane_number, "message of another slice"), false;
-        if (message.ids.size() != ids.size()) return complain(rank, lane_number, "message of another width"), false;
+        if (message.slice != lane.slice)
+          return complain(rank, lane_number, "message of another slice"), false;
+        if (message.ids.size() != ids.size())
+          return complain(rank, lane_number, "message of another width"), false;
         for (int j = 0; j < width; ++j)
           if (!barrier && size_of(message.ids[j]) != size_of(ids[j]))
             return complain(rank, lane_number, "message of another size"), false;
-        if (message.late != nullptr) message.values = load(source.peer, lane.slice, message.late_operand, ids);
+        if (message.late != nullptr)
+          message.values = load(source.peer, lane.slice, message.late_operand, ids);
         values = std::move(message.values);
         state.heard[lane.slice].insert(source.peer);
         state.known.insert(message.known.begin(), message.known.end());
         if (message.lands.buffer != Buffer::none) {
-          const bool plain = sources.size() == 1 && std::any_of(destinations.begin(), destinations.end(), [&](auto& d) {
-            return d.kind == Operand::Kind::local && d.buffer == message.lands.buffer && d.chunk == message.lands.chunk;
-          });
-          if (!plain) return complain(rank, lane_number, "does not put the message where its sender said"), false;
+          const bool plain =
+              sources.size() == 1 && std::any_of(destinations.begin(), destinations.end(), [&](auto& d) {
+                return d.kind == Operand::Kind::local && d.buffer == message.lands.buffer &&
+                       d.chunk == message.lands.chunk;
+              });
+          if (!plain)
+            return complain(rank, lane_number, "does not put the message where its sender said"), false;
         }
         pushed = message.landed;
       } else {
@@ -276,7 +297,8 @@ class Interpreter {
         if (first) {
           result[j] = value;
         } else {
-          if (value.id != result[j].id) return complain(rank, lane_number, "combines different chunks"), false;
+          if (value.id != result[j].id)
+            return complain(rank, lane_number, "combines different chunks"), false;
           result[j].word.insert(result[j].word.end(), value.word.begin(), value.word.end());
           result[j].finishes += value.finishes;
           result[j].steps = std::max(result[j].steps, value.steps);
@@ -304,8 +326,10 @@ class Interpreter {
         message.known = state.known;
         message.lands = destination;
         const bool single = sources.size() == 1 && sources[0].kind == Operand::Kind::local;
-        const bool user = single && (sources[0].buffer == Buffer::input || sources[0].buffer == Buffer::output);
-        const bool may_land = destination.buffer == Buffer::output && state.heard[lane.slice].count(destination.peer) > 0;
+        const bool user =
+            single && (sources[0].buffer == Buffer::input || sources[0].buffer == Buffer::output);
+        const bool may_land =
+            destination.buffer == Buffer::output && state.heard[lane.slice].count(destination.peer) > 0;
         if (o_.direct && may_land && random_() % 3 != 0) {
           message.landed = true;
           store(destination.peer, lane_number, lane.slice, destination, result, ids);
@@ -315,19 +339,23 @@ class Interpreter {
         }
         fifos_[{rank, destination.peer, destination.channel}].push_back(std::move(message));
       } else {
-        if (destination.buffer == Buffer::input) return complain(rank, lane_number, "writes to the input"), false;
+        if (destination.buffer == Buffer::input)
+          return complain(rank, lane_number, "writes to the input"), false;
         if (!pushed) store(rank, lane_number, lane.slice, destination, result, ids);
       }
     }
     return complaint_.empty();
   }
 
-  std::vector<Value> load(int rank, int slice, const Operand& operand, const std::vector<std::int64_t>& ids) {
+  std::vector<Value> load(int rank, int slice, const Operand& operand,
+                          const std::vector<std::int64_t>& ids) {
     std::vector<Value> values(ids.size());
     for (int j = 0; j < static_cast<int>(ids.size()); ++j) {
       const int at = cell(rank, operand, j);
-      if (at < 0) complain(rank, 0, "reads out of bounds");
-      else values[j] = ranks_[rank].memory[slice][at];
+      if (at < 0)
+        complain(rank, 0, "reads out of bounds");
+      else
+        values[j] = ranks_[rank].memory[slice][at];
     }
     return values;
   }
@@ -336,8 +364,9 @@ class Interpreter {
     for (int j = 0; j < static_cast<int>(values.size()); ++j) {
       if (programs_[rank].collective != Collective::barrier && size_of(ids[j]) == 0) continue;
       const int at = cell(rank, operand, j);
-      if (at < 0) return complain(rank, std::min(lane, static_cast<int>(programs_[rank].lanes.size()) - 1),
-                                  "writes out of bounds");
+      if (at < 0)
+        return complain(rank, std::min(lane, static_cast<int>(programs_[rank].lanes.size()) - 1),
+                        "writes out of bounds");
       ranks_[rank].memory[slice][at] = values[j];
     }
   }
@@ -345,17 +374,20 @@ class Interpreter {
   /// A channel belongs to one lane in each direction.
   void use_channel(int rank, int lane, const Fifo& fifo, bool sending) {
     const auto [entry, added] = owners_[sending].try_emplace(fifo, lane);
-    if (!added && entry->second != lane) complain(rank, lane, "shares a channel with lane " + std::to_string(entry->second));
+    if (!added && entry->second != lane)
+      complain(rank, lane, "shares a channel with lane " + std::to_string(entry->second));
   }
 
   void check_results() {
     for (auto& [fifo, messages] : fifos_)
-      if (!messages.empty()) return complain(std::get<1>(fifo), -1, "leaves a message of rank " +
-                                                                      std::to_string(std::get<0>(fifo)) + " unread");
+      if (!messages.empty())
+        return complain(std::get<1>(fifo), -1,
+                        "leaves a message of rank " + std::to_string(std::get<0>(fifo)) + " unread");
     for (int r = 0; r < p_; ++r) {
       const Program& program = programs_[r];
       if (program.collective == Collective::barrier) {
-        if (static_cast<int>(ranks_[r].known.size()) != p_) complain(r, -1, "leaves before all have entered");
+        if (static_cast<int>(ranks_[r].known.size()) != p_)
+          complain(r, -1, "leaves before all have entered");
         continue;
       }
       for (int slice = 0; slice < o_.slices; ++slice)
@@ -369,7 +401,9 @@ class Interpreter {
     const std::string place = "output chunk " + std::to_string(c) + " ";
     const Value& value = ranks_[r].memory[slice][cell(r, {.buffer = Buffer::output}, c)];
     if (!value.valid) return complain(r, -1, place + "is never written");
-    if (value.id != id) return complain(r, -1, place + "holds chunk " + std::to_string(value.id) + ", not " + std::to_string(id));
+    if (value.id != id)
+      return complain(r, -1,
+                      place + "holds chunk " + std::to_string(value.id) + ", not " + std::to_string(id));
     if (value.finishes != (reduces(program.collective) ? 1 : 0))
       return complain(r, -1, place + "is finished " + std::to_string(value.finishes) + " times");
     if (!reduces(program.collective)) return;
@@ -397,80 +431,6 @@ class Interpreter {
 
 inline std::string interpret(const std::vector<Program>& programs, const InterpretOptions& options) {
   return Interpreter(programs, options).run();
-}
-
-/// What ClosedForm promises, counted in the programs: each lane sends one message at a time and takes in one at a time,
-/// a message takes one unit of time, everything else none.
-struct Counts {
-  std::int64_t rounds = 0, chunks_sent = 0, chunks_received = 0;
-};
-inline Counts count(const std::vector<Program>& programs) {
-  struct LaneTime {
-    LaneCursor cursor;
-    std::int64_t out_free = 0, in_free = 0, done = 0;
-    std::vector<std::int64_t> steps;  // when each was done
-  };
-  Counts counts;
-  std::vector<std::vector<LaneTime>> lanes(programs.size());
-  std::map<std::tuple<int, int, int>, std::deque<std::int64_t>> arrivals;
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    std::int64_t sent = 0, received = 0;
-    for (int l = 0; l < static_cast<int>(programs[r].lanes.size()); ++l) {
-      for (LaneCursor cursor(programs[r], l); !cursor.done(); cursor.advance()) {
-        const ExpandedStep& step = cursor.current();
-        for (int s = 0; s < step.step->sources; ++s)
-          if (step.sources[s].kind == Operand::Kind::peer) received += step.step->width;
-        for (int d = 0; d < step.step->destinations; ++d)
-          if (step.destinations[d].kind == Operand::Kind::peer) sent += step.step->width;
-      }
-      lanes[r].push_back({.cursor = LaneCursor(programs[r], l), .steps = {}});
-    }
-    counts.chunks_sent = std::max(counts.chunks_sent, sent);
-    counts.chunks_received = std::max(counts.chunks_received, received);
-  }
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int r = 0; r < static_cast<int>(programs.size()); ++r)
-      for (LaneTime& lane : lanes[r])
-        while (!lane.cursor.done()) {
-          const ExpandedStep& step = lane.cursor.current();
-          bool ready = true;
-          std::int64_t start = lane.done;
-          for (int d = 0; d < step.step->dependencies; ++d) {
-            const Dependency& need = programs[r].dependencies[step.step->first_dependency + d];
-            const auto& others = lanes[r][need.lane].steps;
-            if (static_cast<int>(others.size()) <= need.step) ready = false;
-            else start = std::max(start, others[need.step]);
-          }
-          std::vector<std::int64_t> incoming;
-          for (int s = 0; s < step.step->sources && ready; ++s) {
-            if (step.sources[s].kind != Operand::Kind::peer) continue;
-            const auto& queue = arrivals[{step.sources[s].peer, r, step.sources[s].channel}];
-            if (queue.empty()) ready = false;
-            else incoming.push_back(queue.front());
-          }
-          if (!ready) break;
-          for (int s = 0; s < step.step->sources; ++s)
-            if (step.sources[s].kind == Operand::Kind::peer)
-              arrivals[{step.sources[s].peer, r, step.sources[s].channel}].pop_front();
-          std::sort(incoming.begin(), incoming.end());
-          for (std::int64_t arrival : incoming) {
-            lane.in_free = std::max(lane.in_free + 1, arrival);
-            start = std::max(start, lane.in_free);
-          }
-          counts.rounds = std::max(counts.rounds, start);
-          for (int d = 0; d < step.step->destinations; ++d) {
-            if (step.destinations[d].kind != Operand::Kind::peer) continue;
-            lane.out_free = std::max(lane.out_free, start) + 1;
-            arrivals[{r, step.destinations[d].peer, step.destinations[d].channel}].push_back(lane.out_free);
-          }
-          lane.done = start;
-          lane.steps.push_back(start);
-          lane.cursor.advance();
-          moved = true;
-        }
-  }
-  return counts;
 }
 
 }  // namespace tamaki::test
