@@ -146,11 +146,15 @@ void Endpoint::attempt(Id id) {
 }
 
 void Endpoint::attempt_failed(Id id, const Error& why) {
-  connections_.erase(id);
+  const auto failed = connections_.find(id);
+  const bool answered = failed != connections_.end() && failed->second.stage == Stage::proving;
+  if (failed != connections_.end()) connections_.erase(failed);
   const auto it = dialers_.find(id);
   if (it == dialers_.end()) return;
   Dialer& dialer = it->second;
-  dialer.last_error = why.message;
+  // Somebody who answers but proves nothing says more than another address where nobody listens.
+  if (answered || !dialer.answered) dialer.last_error = why.message;
+  dialer.answered = dialer.answered || answered;
   const bool refused = why.code == Code::peer_lost;
   dialer.refused = refused ? dialer.refused + 1 : 0;
   const std::size_t rounds = dialer.refused / std::max<std::size_t>(1, dialer.addresses.size());

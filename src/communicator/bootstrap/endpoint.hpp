@@ -109,6 +109,7 @@ class Endpoint {
     std::size_t refused = 0;      // attempts in a row that were refused
     Deadline resume = Deadline::max();  // when waiting between attempts
     std::string last_error;
+    bool answered = false;        // last_error is of an address that accepted the connection
   };
   struct Door {
     Listener listener;

@@ -75,17 +75,19 @@ double cgroup_cores() {
   return cores;
 }
 
-int allowed_cores() {
+void find_cores(RankIdentity* self) {
   // The mask's size is not known beforehand: machines with more than 1,024 cores refuse the plain cpu_set_t.
   int count = 0;
-  for (std::size_t words = 16; words <= 1024 && count == 0; words *= 4) {
-    std::vector<unsigned long> mask(words);
+  for (std::size_t words = std::size(self->core_mask); words <= 1024 && count == 0; words *= 4) {
+    std::vector<std::uint64_t> mask(words);
     auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    const std::size_t bytes = words * sizeof(unsigned long);
-    if (::sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
+    const std::size_t bytes = words * sizeof(std::uint64_t);
+    if (::sched_getaffinity(0, bytes, set) != 0) continue;
+    count = CPU_COUNT_S(bytes, set);
+    std::copy_n(mask.begin(), std::size(self->core_mask), self->core_mask);
   }
   const double limit = std::ceil(cgroup_cores() - 0.01);
-  return std::max(1, std::min<int>(count, limit < 1e6 ? static_cast<int>(limit) : count));
+  self->cores = std::max(1, std::min<int>(count, limit < 1e6 ? static_cast<int>(limit) : count));
 }
 
 }  // namespace
@@ -105,7 +107,7 @@ RankIdentity own_identity() {
   self.pid = static_cast<std::int32_t>(::getpid());
   self.address_space =
       digest_of("process " + machine + " " + namespace_of("pid") + " " + std::to_string(self.pid) + " " + start_time());
-  self.cores = allowed_cores();
+  find_cores(&self);
   return self;
 }
 
