@@ -75,7 +75,7 @@ class Launcher {
   void fail_job(int status, const std::string& message);
   void signal_all(int number);
   void write_lines(int rank, int stream, std::string_view bytes, bool ended);
-  void say(const std::string& message) { out_[1].push("tamaki run: " + message + "\n"); }
+  void say(const std::string& message) { out_[1].push(job_.caller + ": " + message + "\n"); }
   bool may_read_input() const;
   void pass_deadlines();
   int poll_timeout() const;
@@ -234,6 +234,10 @@ void Launcher::all_ready(int port) {
   const std::string lines = fmt::format("TAMAKI_RENDEZVOUS={}:{}\nTAMAKI_SECRET={}", host, port_, secret_);
   for (auto& agent : agents_) agent->to.push(encode_frame({FrameKind::start, 0, 0, lines}));
   started_ = true;
+  if (job_.input == LaunchJob::Input::none) {
+    input_open_ = false;
+    agents_[0]->to.push(encode_frame({FrameKind::input_end, 0, 0, {}}));
+  }
 }
 
 void Launcher::take_frame(AgentLink& agent, Frame& frame) {

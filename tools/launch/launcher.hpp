@@ -19,6 +19,8 @@ struct LaunchJob {
   Bind bind = Bind::automatic;
   enum class Tag { none, rank } tag = Tag::rank;
   enum class OnFailure { end_others, keep_going } on_failure = OnFailure::end_others;
+  enum class Input { rank_0, none } input = Input::rank_0;  // who gets the launcher's stdin
+  std::string caller = "tamaki run";     // for messages
   double timeout_s = 0;  // of the whole job; 0: none
   double linger_s = 0;   // from the first failure to SIGTERM for the others, so that they can report
   double grace_s = 5;    // from SIGTERM (or a user's SIGINT) to SIGKILL

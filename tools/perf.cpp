@@ -1,0 +1,194 @@
+// tamaki perf: arguments, and the ranks that carry it out.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "base/options.hpp"
+#include "command.hpp"
+#include "launch/launcher.hpp"
+#include "perf/perf.hpp"
+
+namespace tamaki::tools {
+namespace {
+
+struct PerfArguments {
+  PerfOptions options;
+  std::string collective, begin = "8", end = "64M", step, types = "f32", ops = "sum", memory = "private", bind = "auto", hosts,
+              remote_shell = LaunchJob{}.remote_shell;
+  double factor = 2;
+  int ranks = 0;
+  bool worker = false;
+};
+
+constexpr const char* kFooter = R"(
+Columns: time is the slowest rank's for one call, the median over repetitions; algbw = size / time; busbw = algbw times
+what each byte costs on the bus (allreduce 2(p-1)/p; allgather, reduce_scatter, gather, scatter, alltoall (p-1)/p;
+others 1), as nccl-tests counts. For collectives of blocks the size is that of the largest buffer of a rank.
+--check compares every element with an exact result: #wrong is the number of elements that differ.
+
+Without -n, perf joins the job it finds itself in (mpirun, srun, torchrun, tamaki run), or else starts one rank for
+each core, at least two.
+
+Examples:
+  tamaki perf allreduce -n 4 -b 8 -e 256M -f 2 -t f32 -o sum -w 5 -i 20 --check
+  tamaki perf allreduce -n 2 -b 4K -e 64M --memory shared --algorithm direct:0-1M,ring:1M- --plot allreduce.svg
+  tamaki perf alltoallv -n 5 -b 1K -e 1K -t all --check
+  mpirun -n 4 tamaki perf reduce_scatter -e 1M --json result.json
+  tamaki perf broadcast --hosts a:2,b:2 --transport tcp -e 16M
+
+Exit status: 0 in order, 1 wrong results, 2 wrong usage, 3 an error on some rank (its text is printed).)";
+
+template <class T, class Parse>
+Status parse_list(const std::string& text, const char* what, int known, Parse parse, std::vector<T>* list) {
+  std::string names;
+  for (int i = 0; i < known; ++i) names += (i > 0 ? ", " : "") + std::string(name_of(static_cast<T>(i)));
+  list->clear();
+  for (const std::string& name : split_list(text)) {
+    if (name == "all") {
+      for (int i = 0; i < known; ++i) list->push_back(static_cast<T>(i));
+      continue;
+    }
+    const auto value = parse(name);
+    if (!value || static_cast<int>(*value) >= known)
+      return fail(Code::invalid_argument, fmt::format("unknown {} \"{}\"; known are {} and all", what, name, names));
+    list->push_back(*value);
+  }
+  if (list->empty()) return fail(Code::invalid_argument, fmt::format("no {} is given", what));
+  return {};
+}
+
+Status parse_sizes(const PerfArguments& a, std::vector<std::size_t>* sizes) {
+  const Result<std::uint64_t> begin = parse_bytes(a.begin), end = parse_bytes(a.end);
+  if (!begin) return fail(begin.error().code, "-b: " + begin.error().message);
+  if (!end) return fail(end.error().code, "-e: " + end.error().message);
+  if (*begin > *end) return fail(Code::invalid_argument, fmt::format("-b {} is larger than -e {}", a.begin, a.end));
+  std::uint64_t step = 0;
+  if (!a.step.empty()) {
+    const Result<std::uint64_t> parsed = parse_bytes(a.step);
+    if (!parsed || *parsed == 0) return fail(Code::invalid_argument, fmt::format("-s: \"{}\" is not a size above 0", a.step));
+    step = *parsed;
+    if ((*end - *begin) / step > 100000) return fail(Code::invalid_argument, "-s: more than 100000 sizes");
+  }
+  sizes->clear();
+  for (std::uint64_t size = *begin; size <= *end;) {
+    sizes->push_back(size);
+    size = step > 0 ? size + step : std::max(size + 1, static_cast<std::uint64_t>(static_cast<double>(size) * a.factor));
+  }
+  return {};
+}
+
+Status interpret(PerfArguments* a) {
+  PerfOptions& o = a->options;
+  if (!parse_kind(a->collective, &o.kind))
+    return fail(Code::invalid_argument, fmt::format("unknown collective \"{}\"; known are {}", a->collective, kind_names()));
+  if (Status s = parse_list(a->types, "type", kDataTypes, parse_data_type, &o.types); !s) return s;
+  if (Status s = parse_list(a->ops, "operation", kPredefinedOps, parse_reduce_op, &o.ops); !s) return s;
+  if (!reduces(o.kind)) o.ops.resize(1, ReduceOp::sum);
+  if (Status s = parse_sizes(*a, &o.sizes); !s) return s;
+  if (o.kind == Kind::barrier) {
+    o.sizes = {0};
+    o.types.resize(1);
+  }
+  if (reduces(o.kind)) {
+    bool any = false;
+    for (const DataType type : o.types)
+      for (const ReduceOp op : o.ops) any = any || is_defined(op, type);
+    if (!any) return fail(Code::invalid_argument, fmt::format("{} of {} has no meaning", a->ops, a->types));
+  }
+  o.memory = a->memory == "shared" ? Memory::shared : Memory::private_memory;
+  return {};
+}
+
+int allowed_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+/// Starts `tamaki perf --worker` with the same arguments on every rank.
+Result<int> launch_workers(const PerfArguments& a, const std::vector<std::string>& arguments) {
+  Result<std::string> self = own_path();
+  if (!self) return pass(std::move(self));
+  LaunchJob job;
+  job.program = {*self};
+  job.program.insert(job.program.end(), arguments.begin(), arguments.end());
+  job.program.emplace_back("--worker");
+  const int ranks = a.ranks > 0 ? a.ranks : std::max(2, allowed_cores());
+  job.parts = {{"", 0, ranks, 0, ranks}};
+  if (!a.hosts.empty()) {
+    Result<std::vector<HostSlots>> hosts = parse_hosts(a.hosts);
+    if (!hosts) return pass(std::move(hosts));
+    Result<std::vector<HostPart>> parts = place_ranks(*hosts, a.ranks);
+    if (!parts) return pass(std::move(parts));
+    job.parts = std::move(*parts);
+  }
+  job.remote_shell = a.remote_shell;
+  job.bind = a.bind == "core" ? Bind::core : a.bind == "none" ? Bind::none : Bind::automatic;
+  job.tag = LaunchJob::Tag::none;
+  job.input = LaunchJob::Input::none;
+  job.linger_s = 3;
+  job.caller = "tamaki perf";
+  return launch(job);
+}
+
+}  // namespace
+
+std::string surrounding_launcher() {
+  const auto set = [](const char* name) { return !environment_variable(name).empty(); };
+  if (set("TAMAKI_RANK")) return "tamaki run";
+  if (set("OMPI_COMM_WORLD_RANK")) return "Open MPI";
+  if (set("PMI_RANK")) return "MPICH/Hydra";
+  if (set("SLURM_PROCID") && set("SLURM_STEP_ID")) return "Slurm";
+  if (set("RANK") && set("WORLD_SIZE")) return "torchrun";
+  return {};
+}
+
+void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* status) {
+  auto a = std::make_shared<PerfArguments>();
+  CLI::App* sub = app.add_subcommand("perf", "Measure and check a collective over a range of sizes");
+  sub->footer(kFooter);
+  sub->add_option("collective", a->collective, kind_names())->required();
+  sub->add_option("-n,--ranks", a->ranks, "start so many ranks (default: join the job around, or one a core)")->check(CLI::Range(1, 1 << 24));
+  sub->add_option("-b,--begin", a->begin, "smallest size, e.g. 8, 4K, 1M")->capture_default_str();
+  sub->add_option("-e,--end", a->end, "largest size")->capture_default_str();
+  auto* factor = sub->add_option("-f,--factor", a->factor, "factor from one size to the next")->check(CLI::Range(1.01, 1e6))->capture_default_str();
+  sub->add_option("-s,--step", a->step, "bytes from one size to the next, instead of -f")->excludes(factor);
+  sub->add_option("-t,--type", a->types, "data types, comma-separated, or all")->capture_default_str();
+  sub->add_option("-o,--op", a->ops, "operations, comma-separated, or all")->capture_default_str();
+  sub->add_option("--root", a->options.root, "root of rooted collectives")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("-w,--warm-up", a->options.warm_up, "calls before the clock starts")->check(CLI::Range(0, 1000000))->capture_default_str();
+  sub->add_option("-i,--iterations", a->options.iterations, "calls a repetition")->check(CLI::Range(1, 10000000))->capture_default_str();
+  sub->add_option("-R,--repetitions", a->options.repetitions, "repetitions; the median is shown")->check(CLI::Range(1, 100000))->capture_default_str();
+  sub->add_flag("-c,--check", a->options.check, "check every element of the result");
+  sub->add_option("--memory", a->memory, "private, or shared: of tmkMemAlloc")->check(CLI::IsMember({"private", "shared"}))->capture_default_str();
+  sub->add_option("-u,--unaligned", a->options.unaligned, "buffers start so many bytes after a page")->check(CLI::Range(0, 4095))->capture_default_str();
+  sub->add_option("--transport", a->options.transports, "transports in order of preference, comma-separated");
+  sub->add_option("--algorithm", a->options.algorithm, "name, or by size: direct:0-16K,ring:16K-");
+  sub->add_flag("--reproducible", a->options.reproducible, "same bits whatever the algorithm, lanes, chunks and placement");
+  sub->add_option("--timeout-ms", a->options.timeout_ms, "deadline of each operation, in ms")->check(CLI::Range(1, 2147483647));
+  sub->add_option("--json", a->options.json, "write results to a file, or to stdout with - (the table then goes to stderr)");
+  sub->add_option("--plot", a->options.plot, "write an SVG with bandwidth and time over size");
+  sub->add_option("--bind", a->bind, "core, none, or auto: core unless there are more ranks than cores")->check(CLI::IsMember({"auto", "core", "none"}))->capture_default_str();
+  sub->add_option("--hosts", a->hosts, "start ranks on these hosts, e.g. a:2,b:2");
+  sub->add_option("--rsh", a->remote_shell, "remote shell for --hosts")->capture_default_str();
+  sub->add_flag("--worker", a->worker)->group("");
+  sub->callback([=] {
+    Status good = interpret(a.get());
+    if (!good) {
+      *status = report_error("perf", good.error());
+      return;
+    }
+    const bool joins = a->worker || (a->ranks == 0 && a->hosts.empty() && !surrounding_launcher().empty());
+    if (joins) {
+      a->options.started_by = a->worker ? "itself" : surrounding_launcher();
+      *status = run_perf(a->options);
+      return;
+    }
+    Result<int> result = launch_workers(*a, arguments);
+    *status = result ? *result : report_error("perf", result.error());
+  });
+}
+
+}  // namespace tamaki::tools

@@ -1,0 +1,310 @@
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "base/options.hpp"
+#include "bindings/c/handles.hpp"
+#include "command.hpp"
+#include "execute/kernels.hpp"
+#include "perf/perf.hpp"
+
+namespace tamaki::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kPage = 4096, kHuge = std::size_t{2} << 20;
+constexpr double kProgressS = 5;  // a line about where things stand, when a row takes longer
+
+/// Error of the library, with what was being done.
+tl::unexpected<Error> library_error(tmkComm_t comm, tmkResult_t result, const std::string& what) {
+  return fail(static_cast<Code>(result), what + ": " + tmkGetLastError(comm));
+}
+
+/// Memory for the largest size, every page touched.
+class TouchedMemory {
+ public:
+  TouchedMemory() = default;
+  TouchedMemory(const TouchedMemory&) = delete;
+  TouchedMemory& operator=(const TouchedMemory&) = delete;
+  ~TouchedMemory() {
+    if (base_ == nullptr) return;
+    if (kind_ == Memory::shared)
+      (void)tmkMemFree(base_);
+    else
+      munmap(base_, mapped_);
+  }
+  Status allocate(Memory kind, std::size_t bytes, std::size_t offset) {
+    kind_ = kind;
+    const std::size_t need = bytes + offset + kPage;
+    if (kind == Memory::shared) {
+      if (const tmkResult_t result = tmkMemAlloc(&base_, need); result != tmkSuccess)
+        return library_error(nullptr, result, fmt::format("tmkMemAlloc of {} bytes", need));
+      data_ = static_cast<std::byte*>(base_);
+    } else {
+      mapped_ = (need + kHuge - 1) / kHuge * kHuge + kHuge;
+      void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) return fail_errno(fmt::format("mmap of {} bytes", mapped_));
+      base_ = memory;
+      const auto address = (reinterpret_cast<std::uintptr_t>(base_) + kHuge - 1) / kHuge * kHuge;
+      data_ = reinterpret_cast<std::byte*>(address);
+    }
+    std::memset(data_, 1, need);
+    data_ += offset;
+    return {};
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  Memory kind_ = Memory::private_memory;
+  void* base_ = nullptr;
+  std::size_t mapped_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+class Bench {
+ public:
+  explicit Bench(const PerfOptions& options) : options_(options) {}
+  ~Bench() {
+    if (comm_ != nullptr) (void)tmkCommDestroy(comm_);
+  }
+  Status join();
+  Status measure_all();
+  const PerfHeader& header() const { return header_; }
+  const std::vector<Row>& rows() const { return rows_; }
+  std::FILE* table() const { return options_.json == "-" ? stderr : stdout; }
+
+ private:
+  Status measure_row(const Shape& shape, Row* row);
+  Result<Timing> measure(const Shape& shape, const std::byte* send, std::byte* recv);
+  Status check(const Shape& shape, const std::byte* send, std::byte* recv, Timing* timing);
+  void prepare_tables(DataType type, ReduceOp op);
+  const std::vector<std::byte>& table_of(const Segment& segment);
+  Status sum(std::uint64_t* value);
+  Status once(const Shape& shape, const std::byte* send, std::byte* recv);
+  std::string algorithm_of(const Shape& shape, const void* send, void* recv) const;
+  void progress(const Shape& shape, const std::string& text);
+
+  const PerfOptions& options_;
+  PerfHeader header_;
+  tmkComm_t comm_ = nullptr;
+  TouchedMemory send_, recv_;
+  std::vector<Row> rows_;
+  ReducedData data_;
+  std::vector<std::byte> contributed_, result_, moved_;
+  Clock::time_point last_news_;
+};
+
+Status Bench::join() {
+  tmkConfig_t config = TMK_CONFIG_INIT;
+  config.timeout_ms = options_.timeout_ms;
+  config.reproducible = options_.reproducible ? 1 : -1;
+  config.transports = options_.transports.empty() ? nullptr : options_.transports.c_str();
+  config.algorithm = options_.algorithm.empty() ? nullptr : options_.algorithm.c_str();
+  config.name = "perf";
+  if (const tmkResult_t result = tmkCommInitEnv(&comm_, &config); result != tmkSuccess)
+    return library_error(nullptr, result, "joining the job");
+  (void)tmkCommRank(comm_, &header_.rank);
+  (void)tmkCommSize(comm_, &header_.ranks);
+  if (options_.root >= header_.ranks)
+    return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{}", options_.root, header_.ranks - 1));
+  constexpr std::size_t kName = 64;
+  std::vector<char> names(kName * static_cast<std::size_t>(header_.ranks));
+  char own[kName] = {};
+  gethostname(own, kName - 1);
+  if (const tmkResult_t result = tmkAllgather(own, names.data(), kName, tmkBytes, comm_); result != tmkSuccess)
+    return library_error(comm_, result, "exchanging host names");
+  for (int rank = 0; rank < header_.ranks; ++rank)
+    header_.hosts.emplace_back(&names[kName * static_cast<std::size_t>(rank)]);
+  for (const auto& [name, value] : comm_->impl->facts())
+    if (name == "transports") header_.transports = value;
+  header_.kernels = kernel_target();
+  return {};
+}
+
+std::string Bench::algorithm_of(const Shape& s, const void* send, void* recv) const {
+  if (s.kind == Kind::sendrecv) return "-";
+  Call call;
+  call.collective = collective_of(s.kind);
+  call.input = send;
+  call.output = recv;
+  call.count = s.send_counts.empty() ? s.count : s.send_counts[static_cast<std::size_t>(s.rank)];
+  call.type = s.type;
+  call.op.op = s.op;
+  call.root = s.root;
+  call.uneven = s.kind >= Kind::allgatherv;
+  if (call.uneven) {
+    call.send_counts = s.send_counts.data();
+    call.recv_counts = s.recv_counts.data();
+  }
+  Result<std::string> name = comm_->impl->algorithm_for(call);
+  return name ? *name : "?";
+}
+
+void Bench::prepare_tables(DataType type, ReduceOp op) {
+  data_ = {type, op, header_.ranks};
+  contributed_ = contribution(data_, header_.rank);
+  result_ = reduced(data_);
+}
+
+const std::vector<std::byte>& Bench::table_of(const Segment& segment) {
+  if (segment.what == Segment::What::contributed) return contributed_;
+  if (segment.what == Segment::What::result) return result_;
+  moved_ = moved(data_.type, segment.source, segment.block);
+  return moved_;
+}
+
+Status Bench::once(const Shape& shape, const std::byte* send, std::byte* recv) {
+  const tmkResult_t result = call(shape, send, recv, comm_);
+  if (result == tmkSuccess) return {};
+  return library_error(comm_, result, fmt::format("{} of {} bytes", name_of(shape.kind), shape.bytes));
+}
+
+Status Bench::sum(std::uint64_t* value) {
+  const std::uint64_t own = *value;
+  const tmkResult_t result = tmkAllreduce(&own, value, 1, tmkUint64, tmkSum, comm_);
+  if (result != tmkSuccess) return library_error(comm_, result, "adding up errors");
+  return {};
+}
+
+Status Bench::check(const Shape& shape, const std::byte* send, std::byte* recv, Timing* timing) {
+  const std::size_t bytes = size_of(shape.type);
+  // In place the two overlap: poison first, then what goes in.
+  std::memset(recv, 0x5b, shape.recv_elements * bytes);
+  for (const Segment& s : shape.send_data)
+    fill_from(table_of(s), s.start, bytes, s.count, const_cast<std::byte*>(send) + s.at * bytes);
+  if (Status status = once(shape, send, recv); !status) return status;
+  Wrong wrong;
+  for (const Segment& s : shape.recv_data)
+    compare_with(table_of(s), s.start, shape.type, shape.op, s.what == Segment::What::result, s.count,
+                 recv + s.at * bytes, s.at, &wrong);
+  if (wrong.count > 0)
+    fmt::print(stderr, "tamaki perf: rank {} on {}: {} of {} bytes, {} {}: {} elements are wrong: {}\n", header_.rank,
+               header_.hosts[static_cast<std::size_t>(header_.rank)], name_of(shape.kind), shape.bytes,
+               name_of(shape.type), reduces(shape.kind) ? name_of(shape.op) : "", wrong.count, wrong.first);
+  timing->wrong = wrong.count;
+  return sum(&timing->wrong);
+}
+
+void Bench::progress(const Shape& shape, const std::string& text) {
+  if (header_.rank != 0 || std::chrono::duration<double>(Clock::now() - last_news_).count() < kProgressS) return;
+  last_news_ = Clock::now();
+  std::fflush(table());
+  fmt::print(stderr, "# {}: {}\n", format_bytes(shape.bytes), text);
+}
+
+Result<Timing> Bench::measure(const Shape& shape, const std::byte* send, std::byte* recv) {
+  Timing timing;
+  timing.measured = true;
+  for (int i = 0; i < options_.warm_up; ++i)
+    if (Status status = once(shape, send, recv); !status) return pass(std::move(status));
+  std::vector<double> own, slowest(static_cast<std::size_t>(options_.repetitions));
+  for (int k = 0; k < options_.repetitions; ++k) {
+    if (const tmkResult_t result = tmkBarrier(comm_); result != tmkSuccess) return library_error(comm_, result, "barrier");
+    const auto begin = Clock::now();
+    for (int i = 0; i < options_.iterations; ++i) {
+      const tmkResult_t result = call(shape, send, recv, comm_);
+      if (result != tmkSuccess) return library_error(comm_, result, fmt::format("{} of {} bytes", name_of(shape.kind), shape.bytes));
+    }
+    own.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / options_.iterations);
+    progress(shape, fmt::format("repetition {} of {}", k + 1, options_.repetitions));
+  }
+  const tmkResult_t result = tmkAllreduce(own.data(), slowest.data(), own.size(), tmkFloat64, tmkMax, comm_);
+  if (result != tmkSuccess) return library_error(comm_, result, "collecting times");
+  std::sort(slowest.begin(), slowest.end());
+  const std::size_t n = slowest.size();
+  timing.median_us = (slowest[(n - 1) / 2] + slowest[n / 2]) / 2;
+  timing.least_us = slowest.front();
+  timing.most_us = slowest.back();
+  timing.algorithm_gbs = timing.median_us > 0 ? static_cast<double>(shape.bytes) / timing.median_us / 1e3 : 0;
+  timing.bus_gbs = timing.algorithm_gbs * bus_factor(shape.kind, header_.ranks);
+  if (options_.check)
+    if (Status status = check(shape, send, recv, &timing); !status) return pass(std::move(status));
+  return timing;
+}
+
+Status Bench::measure_row(const Shape& shape, Row* row) {
+  row->type = shape.type;
+  row->op = shape.op;
+  row->bytes = shape.bytes;
+  row->count = shape.count;
+  row->algorithm = algorithm_of(shape, send_.data(), recv_.data());
+  Result<Timing> out = measure(shape, send_.data(), recv_.data());
+  if (!out) return pass(std::move(out));
+  row->out_of_place = *out;
+  if (!shape.in_place) return {};
+  const std::size_t bytes = size_of(shape.type);
+  std::byte* base = recv_.data();
+  // Reduce, gather, scatter: in place means something on the root only.
+  const bool rooted = has_root(shape.kind) && shape.kind != Kind::broadcast && shape.rank != shape.root;
+  const std::byte* send = rooted ? send_.data() : shape.recv_larger ? base + shape.send_in_recv * bytes : base;
+  std::byte* recv = rooted ? base : shape.recv_larger ? base : base + shape.recv_in_send * bytes;
+  Result<Timing> in = measure(shape, send, recv);
+  if (!in) return pass(std::move(in));
+  row->in_place = *in;
+  return {};
+}
+
+Status Bench::measure_all() {
+  std::size_t largest = 1;
+  for (const DataType type : options_.types)
+    for (const std::size_t bytes : options_.sizes) {
+      const Shape s = make_shape(options_.kind, type, ReduceOp::sum, options_.root, header_.rank, header_.ranks, bytes);
+      largest = std::max({largest, s.send_elements * size_of(type), s.recv_elements * size_of(type)});
+    }
+  if (Status status = send_.allocate(options_.memory, largest, options_.unaligned); !status) return status;
+  if (Status status = recv_.allocate(options_.memory, largest, options_.unaligned); !status) return status;
+  if (header_.rank == 0) fmt::print(table(), "{}", table_head(options_, header_));
+  for (const DataType type : options_.types)
+    for (const ReduceOp op : options_.ops) {
+      if (reduces(options_.kind) && !is_defined(op, type)) continue;
+      prepare_tables(type, op);
+      std::size_t before = ~std::size_t{0};
+      for (const std::size_t bytes : options_.sizes) {
+        const Shape shape = make_shape(options_.kind, type, op, options_.root, header_.rank, header_.ranks, bytes);
+        if (shape.bytes == before) continue;  // rounding has made two sizes one
+        before = shape.bytes;
+        last_news_ = Clock::now();
+        Row row;
+        if (Status status = measure_row(shape, &row); !status) return status;
+        rows_.push_back(row);
+        if (header_.rank != 0) continue;
+        fmt::print(table(), "{}", table_row(options_, row));
+        std::fflush(table());
+      }
+    }
+  if (const tmkResult_t result = tmkBarrier(comm_); result != tmkSuccess) return library_error(comm_, result, "last barrier");
+  if (header_.rank == 0) fmt::print(table(), "{}", table_foot(options_, rows_));
+  return {};
+}
+
+}  // namespace
+
+int run_perf(const PerfOptions& options) {
+  Bench bench(options);
+  Status status = bench.join();
+  if (status) status = bench.measure_all();
+  if (!status) {
+    char host[64] = {};
+    gethostname(host, sizeof host - 1);
+    std::fflush(stdout);
+    fmt::print(stderr, "tamaki perf: rank {} on {}: {}\n", bench.header().rank, host, status.error().message);
+    return kRuntime;
+  }
+  if (bench.header().rank == 0) {
+    if (!options.json.empty()) status = write_file(options.json, perf_json(options, bench.header(), bench.rows()));
+    if (status && !options.plot.empty()) status = write_file(options.plot, perf_plot(options, bench.header(), bench.rows()));
+    if (!status) return report_error("perf", status.error());
+  }
+  for (const Row& row : bench.rows())
+    if (row.out_of_place.wrong + row.in_place.wrong > 0) return kFinding;
+  return kOk;
+}
+
+}  // namespace tamaki::tools
