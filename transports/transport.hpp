@@ -26,7 +26,8 @@ struct RankIdentity {
   std::uint64_t host = 0;           // digest of boot id, namespaces and what else tells containers apart
   std::uint64_t address_space = 0;  // equal for ranks that are threads of one process
   std::int32_t pid = 0;
-  std::int32_t cores = 1;           // that this process may run on
+  std::int32_t cores = 1;           // that this process may use: allowed ones, limited by its cgroup
+  std::uint64_t core_mask[16] = {}; // allowed ones among the first 1,024, for counting ranks that share cores
   char host_name[48] = {};          // for messages
 };
 

@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -51,6 +52,29 @@ std::size_t slot_bytes_for(int most_ranks_on_a_host, std::uint64_t option) {
   if (most_ranks_on_a_host <= 8) return std::size_t{128} << 10;
   if (most_ranks_on_a_host <= 16) return std::size_t{64} << 10;
   return most_ranks_on_a_host <= 32 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+}
+
+/// Whether ranks of this host share cores: more ranks than cores altogether, or more ranks bound inside this rank's
+/// cores than there are of them.
+bool crowded(std::span<const RankIdentity> all, const RankIdentity& mine) {
+  std::uint64_t together[16] = {};
+  int on_host = 0, inside = 0, cores_together = 0, cores_mine = 0;
+  for (const RankIdentity& other : all) {
+    if (other.host != mine.host) continue;
+    ++on_host;
+    bool subset = true;
+    for (int w = 0; w < 16; ++w) {
+      together[w] |= other.core_mask[w];
+      subset = subset && (other.core_mask[w] & ~mine.core_mask[w]) == 0;
+    }
+    inside += subset;
+  }
+  for (int w = 0; w < 16; ++w) {
+    cores_together += std::popcount(together[w]);
+    cores_mine += std::popcount(mine.core_mask[w]);
+  }
+  if (mine.cores < cores_mine) cores_together = std::min(cores_together, mine.cores);  // a quota of the container
+  return on_host > cores_together || inside > cores_mine;
 }
 
 }  // namespace
@@ -143,7 +167,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
   int most = 1;
   for (const auto& [host, count] : per_host) most = std::max(most, count);
   slot_bytes_ = slot_bytes_for(most, (*settings)->slot_bytes);
-  wait_policy_ = WaitPolicy::make(per_host[mine.host], mine.cores, (*settings)->spin_us);
+  wait_policy_ = WaitPolicy::make(crowded(identities_, mine), (*settings)->spin_us);
 
   if (Status s = agree(origin.exchange); !s) return s;
   if (Status s = open_transports(origin.exchange); !s) return s;

@@ -7,9 +7,8 @@
 
 namespace tamaki {
 
-WaitPolicy WaitPolicy::make(int ranks_on_host, int cores, std::int64_t spin_us_option) {
+WaitPolicy WaitPolicy::make(bool crowded, std::int64_t spin_us_option) {
   WaitPolicy policy;
-  const bool crowded = ranks_on_host > cores;
   if (crowded) {
     policy.spins = 1;
     policy.spin_ns = 0;

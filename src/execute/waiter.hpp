@@ -15,7 +15,8 @@ struct WaitPolicy {
   std::int64_t spin_ns = 200'000;   // then spinning goes on until so long after the first reading
   std::int64_t yield_ns = 50'000;   // then sched_yield for so long
   std::int64_t sleep_ns = 50'000'000;  // longest single sleep, so that deadlines and deaths are seen
-  static WaitPolicy make(int ranks_on_host, int cores, std::int64_t spin_us_option);
+  /// `crowded`: ranks share cores. `spin_us`: option, -1 for the default.
+  static WaitPolicy make(bool crowded, std::int64_t spin_us);
 };
 
 inline std::int64_t now_ns() {
