@@ -10,7 +10,7 @@ namespace tamaki {
 namespace {
 
 /// Beyond that, the order of accesses is proved with all chunks filled only: a matter of time.
-constexpr int kMostRanksForEmptyChunks = 64;
+constexpr int kMostRanksForEmptyChunks = 24;
 
 struct Mode {
   const char* name;
