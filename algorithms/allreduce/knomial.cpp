@@ -36,7 +36,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
 }
 
 ClosedForm closed_form(const Problem& problem) {
-  const TreeCosts tree = knomial_costs({0, 0, problem.ranks}, problem.radix);
+  const TreeCosts tree = knomial_costs(problem.ranks, problem.radix, 0);
   const std::int64_t lanes = problem.lanes, moved = lanes * tree.neighbours;
   return {.rounds = tree.up + tree.down, .chunks_sent = moved, .chunks_received = moved, .chunks = lanes};
 }

@@ -40,7 +40,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
 
 ClosedForm closed_form(const Problem& problem) {
   const int p = problem.ranks;
-  return {.rounds = knomial_costs({problem.root, 0, p}, problem.radix).up,
+  return {.rounds = knomial_costs(p, problem.radix, problem.root).up,
           .chunks_sent = p > 1 ? widest_subtree(p, problem.radix, problem.root) : 0,
           .chunks_received = p - 1};
 }

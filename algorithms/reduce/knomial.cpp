@@ -40,7 +40,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
 }
 
 ClosedForm closed_form(const Problem& problem) {
-  const TreeCosts tree = knomial_costs({problem.root, 0, problem.ranks}, problem.radix);
+  const TreeCosts tree = knomial_costs(problem.ranks, problem.radix, problem.root);
   const std::int64_t lanes = problem.lanes;
   return {.rounds = tree.up,
           .chunks_sent = problem.ranks > 1 ? lanes : 0,

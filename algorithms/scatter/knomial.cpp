@@ -37,7 +37,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
 
 ClosedForm closed_form(const Problem& problem) {
   const int p = problem.ranks;
-  return {.rounds = knomial_costs({problem.root, 0, p}, problem.radix).down,
+  return {.rounds = knomial_costs(p, problem.radix, problem.root).down,
           .chunks_sent = p - 1,
           .chunks_received = p > 1 ? widest_subtree(p, problem.radix, problem.root) : 0};
 }

@@ -8,6 +8,7 @@
 // with any root, and neighbours in rank order (the ranks of a host) meet low in the tree.
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "algorithms/shapes/arguments.hpp"
@@ -74,8 +75,7 @@ inline int widest_subtree(int p, int radix, int root) {
   return widest;
 }
 
-/// What the tree costs, by a walk over its p nodes. Every message takes one round; a node takes in, or
-/// sends, one at a time.
+/// What the tree costs. Every message takes one round; a node takes in, or sends, one at a time.
 struct TreeCosts {
   int up = 0;             // rounds of a reduction or gather
   int down = 0;           // rounds of a broadcast or scatter that serves the largest subtree first
@@ -83,14 +83,21 @@ struct TreeCosts {
   int neighbours = 0;     // children and parent, of the node that has most
   int head_children = 0;  // of the head
 };
-inline TreeCosts knomial_costs(Subtree tree, int radix) {
+
+/// `known`: costs by size of subtrees headed by their first rank, filled on the way. A level of the tree
+/// has subtrees of two sizes at most, so few are looked at.
+inline TreeCosts knomial_costs(Subtree tree, int radix, std::map<int, TreeCosts>& known) {
   TreeCosts costs;
-  std::vector<int> arrivals;
-  int sent = 0;
   const std::vector<Subtree> children = knomial_children(tree, radix);
   costs.children = costs.neighbours = costs.head_children = static_cast<int>(children.size());
+  std::vector<int> arrivals;
+  int sent = 0;
   for (const Subtree& child : children) {
-    const TreeCosts below = knomial_costs(child, radix);
+    if (!known.contains(child.size())) {
+      const TreeCosts found = knomial_costs({0, 0, child.size()}, radix, known);
+      known[child.size()] = found;
+    }
+    const TreeCosts& below = known[child.size()];
     arrivals.push_back(below.up + 1);
     costs.down = std::max(costs.down, ++sent + below.down);
     costs.children = std::max(costs.children, below.children);
@@ -99,6 +106,12 @@ inline TreeCosts knomial_costs(Subtree tree, int radix) {
   std::sort(arrivals.begin(), arrivals.end());
   for (int arrival : arrivals) costs.up = std::max(costs.up + 1, arrival);
   return costs;
+}
+
+/// Costs of the tree of p ranks.
+inline TreeCosts knomial_costs(int p, int radix, int root) {
+  std::map<int, TreeCosts> known;
+  return knomial_costs({root, 0, p}, radix, known);
 }
 
 }  // namespace tamaki

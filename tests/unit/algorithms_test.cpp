@@ -254,6 +254,23 @@ TEST(Algorithms, nameSizesThatTheirRankKnows) {
   EXPECT_EQ(found, 2);
 }
 
+/// Cost of a build is that of the rank's own steps: O(p) records where it talks to everybody, a few where
+/// it does not.
+TEST(Algorithms, buildsOneRankOfThirteenThousand) {
+  constexpr int p = 13'824;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    const Problem problem = {.collective = algorithm->collective, .ranks = p, .lanes = 2, .pieces = 4};
+    if (!algorithm->refuses(problem).empty()) continue;
+    const Program program = algorithm->build({}, problem, 7);
+    const std::string name(algorithm->name);
+    const bool to_everybody =
+        name.starts_with("direct") || name == "pairwise" || program.collective == Collective::alltoall;
+    EXPECT_LE(program.operands.size(), to_everybody ? 8 * p : 400)
+        << name_of(algorithm->collective) << " " << name;
+    EXPECT_GT(algorithm->closed_form(problem).rounds, 0);
+  }
+}
+
 TEST(Algorithms, aRingOfThirteenThousandRanksIsAHandfulOfRecords) {
   const Algorithm* ring = find_algorithm(Collective::allreduce, "ring");
   const Program program = ring->build({}, {.ranks = 13'824, .lanes = 2}, 7);
