@@ -140,6 +140,7 @@ void stream(Rank& rank) {
         return;
     }
   for (Link* link : lanes) rank.finish(*link);
+  rank.barrier();  // all has arrived, so all has been counted
 }
 
 /// Share of kTotal that an interface of rank 0 has carried since `before`.
