@@ -42,14 +42,21 @@ class Prover {
       return std::move(report_);
     }
     const Topology topology = options_.topology.ranks() == problem_.ranks ? options_.topology : Topology::flat(problem_.ranks);
-    std::vector<Program> programs = build_all(algorithm_, topology, problem_);
+    return run(build_all(algorithm_, topology, problem_));
+  }
+
+  Report run(std::vector<Program> programs) {
+    if (programs.empty()) {
+      say("there are no programs");
+      return std::move(report_);
+    }
     header(programs[0]);
     if (report_.ok()) prove(programs, "");
     if (!report_.ok() || !options_.fused) return std::move(report_);
     bool changed = false;
     for (Program& program : programs) {
       Program fused = fuse(program);
-      changed = changed || !(fused == program);
+      changed = changed || fused.steps.size() != program.steps.size();
       program = std::move(fused);
     }
     if (changed) prove(programs, "fused");
@@ -136,6 +143,11 @@ std::string describe(const Algorithm& algorithm, const Problem& problem) {
 
 Report verify_algorithm(const Algorithm& algorithm, const Problem& problem, const ProofOptions& options) {
   return Prover(algorithm, problem, options).run();
+}
+
+Report verify_programs(const Algorithm& algorithm, const Problem& problem, const std::vector<Program>& programs,
+                       const ProofOptions& options) {
+  return Prover(algorithm, problem, options).run(programs);
 }
 
 std::vector<Problem> default_problems(const Algorithm& algorithm, int max_ranks) {

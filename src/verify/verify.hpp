@@ -68,6 +68,10 @@ struct ProofOptions {
 /// hold is a finding. A problem that the algorithm refuses is reported as a finding, too.
 Report verify_algorithm(const Algorithm& algorithm, const Problem& problem, const ProofOptions& options = {});
 
+/// The same for programs at hand, one a rank, that are said to be the algorithm's for this problem.
+Report verify_programs(const Algorithm& algorithm, const Problem& problem, const std::vector<Program>& programs,
+                       const ProofOptions& options = {});
+
 /// "allreduce ring, 5 ranks, root 2, 3 lanes, radix 4, 2 pieces, not commutative".
 std::string describe(const Algorithm& algorithm, const Problem& problem);
 
