@@ -93,10 +93,20 @@ class Exchange {
 
 // A rank blocked in a collective must let MPI advance: a peer may be waiting for a message that this rank
 // has started to send and that MPI can only finish from inside MPI. A probe that matches nothing does it.
+// On MPI_COMM_SELF MPICH looks at messages to itself only; so the world, and a message from this rank to
+// itself that nobody sends. Should the program do so after all, with this very tag, the probe would answer
+// without advancing: then the next tag.
 void let_mpi_advance(void*) {
-  int flag = 0;
-  static const auto self = TAMAKI_HANDLE(MPI_Comm, MPI_COMM_SELF, "comm_self");
-  library().PIprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self, &flag, MPI_STATUS_IGNORE);
+  static const auto world = TAMAKI_HANDLE(MPI_Comm, MPI_COMM_WORLD, "comm_world");
+  static const int rank = [] {
+    int own = 0;
+    library().PComm_rank(world, &own);
+    return own;
+  }();
+  thread_local int tag = 32767;  // the largest that every MPI has
+  int matched = 0;
+  if (library().PIprobe(rank, tag, world, &matched, MPI_STATUS_IGNORE) == MPI_SUCCESS && matched != 0)
+    tag = tag > 32000 ? tag - 1 : 32767;
 }
 
 // MPI waits for a late rank as long as it takes, and so must we; a rank that dies is noticed by other
