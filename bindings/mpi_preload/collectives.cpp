@@ -26,8 +26,13 @@ bool admit(Attempt& attempt, Raw comm) {
     attempt.reason = Reason::argument;
     return false;
   }
-  if (state->mode == Mode::fresh) [[unlikely]]
+  if (state->mode == Mode::fresh) [[unlikely]] {
+    if (!due_for_setup(*state, attempt.bytes)) {
+      attempt.reason = Reason::early;
+      return false;
+    }
     set_up(*state);
+  }
   if (state->mode == Mode::passed) {
     attempt.reason = state->reason;
     return false;

@@ -23,6 +23,7 @@ namespace {
 
 // Each accelerated communicator has connections and memory of its own.
 constexpr int kMostAccelerated = 64;
+constexpr std::uint64_t kWorthSetup = 1 << 20;
 constexpr std::uint64_t kRewriteNs = 5'000'000'000;
 
 struct Process {
@@ -47,6 +48,7 @@ struct Process {
   std::string report;         // TAMAKI_MPI_STATS
   std::string options_error;  // non-empty: nothing is accelerated
   std::uint64_t min_bytes = 0, max_bytes = 0;
+  std::int64_t setup_calls = 0;
 };
 
 // Never destroyed: MPI may call back, and ranks may still wait, while the process ends.
@@ -145,6 +147,7 @@ void read_options() {
   }
   p.min_bytes = (*given)->mpi_min_bytes;
   p.max_bytes = (*given)->mpi_max_bytes;
+  p.setup_calls = (*given)->mpi_setup_calls;
   p.report = (*given)->mpi_stats;
   g_statistics = !p.report.empty();
 }
@@ -222,6 +225,8 @@ State* make_state(MPI_Comm comm) {
     state->reason = Reason::foreign;
   else
     state->mode = Mode::fresh;
+  state->calls_to_setup = comm == p.world ? 0 : p.setup_calls;
+  state->reported = false;
   state->owner.store(to_raw(comm), std::memory_order_relaxed);
   if (mpi.PComm_set_attr(comm, p.keyval, state) == MPI_SUCCESS) return state;
   state->owner.store(nullptr, std::memory_order_relaxed);
@@ -284,6 +289,12 @@ State* find_state(Raw raw) {
   return state;
 }
 
+// Setting up takes milliseconds, which a communicator for a handful of small calls never gains back. Every rank makes the
+// same eligible calls of the same sizes, so that all count alike.
+bool due_for_setup(State& state, std::uint64_t bytes) {
+  return bytes >= kWorthSetup || --state.calls_to_setup < 0;
+}
+
 void set_up(State& state) {
   Process& p = process();
   SetupWish wish;
@@ -324,7 +335,8 @@ void set_up(State& state) {
 int raise(State& state, const Error& error) {
   Process& p = process();
   const Library& mpi = library();
-  log(Level::error, error.message);
+  if (!state.reported) log(Level::error, error.message);  // a program that carries on is told each time, the log once
+  state.reported = true;
   int code = MPI_ERR_OTHER;
   {
     const std::lock_guard lock(p.mutex);

@@ -33,6 +33,8 @@ struct State {
   Reason reason = Reason::accelerated;
   int rank = 0;
   int ranks = 0;
+  std::int64_t calls_to_setup = 0;  // eligible calls that still go to MPI while fresh
+  bool reported = false;            // its failure has been logged
   std::uint64_t min_bytes = 0;  // rank 0's thresholds: a call goes the same way on all ranks
   std::uint64_t max_bytes = 0;
   std::unique_ptr<Communicator> tamaki;
@@ -75,6 +77,8 @@ inline State* state_of(Raw comm) {
   return find_state(comm);
 }
 
+/// Whether a fresh communicator is to be set up in this eligible call of `bytes`. The same on all ranks.
+bool due_for_setup(State& state, std::uint64_t bytes);
 /// Decides for good how a fresh communicator is served. Collective over it: every rank calls this from the
 /// same collective call. Leaves it accelerated on all ranks or passed on all ranks.
 void set_up(State& state);

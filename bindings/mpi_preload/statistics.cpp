@@ -97,7 +97,8 @@ std::string_view text_of(Reason reason) {
                                                 "2 GiB or more a block",
                                                 "could not be set up",
                                                 "too many communicators",
-                                                "nonblocking"};
+                                                "nonblocking",
+      "one of the first calls"};
   return texts[static_cast<int>(reason)];
 }
 
