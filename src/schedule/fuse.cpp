@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 #include <utility>
 
 #include "schedule/logical.hpp"
@@ -144,14 +143,12 @@ class Fuser {
   void fuse_block(const Block& block, Block& now) {
     now.begin = static_cast<std::int32_t>(out_.steps.size());
     position_.resize(in_.steps.size(), 0);
-    std::optional<Open> current;
+    std::vector<Open> done;  // a step that has grown may now take in the one before it
     for (std::int32_t i = 0; i < block.end - block.begin; ++i) {
-      Open next = open(block, i);
-      if (current && join(block, *current, next)) continue;
-      if (current) close(block, now, *current);
-      current = std::move(next);
+      done.push_back(open(block, i));
+      while (done.size() > 1 && join(block, done[done.size() - 2], done.back())) done.pop_back();
     }
-    if (current) close(block, now, *current);
+    for (const Open& step : done) close(block, now, step);
     now.end = static_cast<std::int32_t>(out_.steps.size());
   }
 
@@ -179,7 +176,7 @@ class Fuser {
     for (const Dependency& d : b.dependencies)
       if (std::find(a.dependencies.begin(), a.dependencies.end(), d) == a.dependencies.end()) return false;
     Open joined = a;
-    if (!receive_into(block, a, b, &joined) && !pass_on(block, a, b, &joined)) return false;
+    if (!receive_into(block, a, b, &joined) && !pass_on(block, b, &joined)) return false;
     if (joined.sources.size() + joined.destinations.size() > 0xffff || !sound(block, joined)) return false;
     joined.last = b.last;
     joined.awaited = b.awaited;
@@ -223,9 +220,8 @@ class Fuser {
   }
 
   /// A step that makes X, then one that moves X on: makes both places.
-  bool pass_on(const Block& block, const Open& a, const Open& b, Open* joined) const {
-    const bool worth = a.sources.size() > 1 || is_peer(a.sources[0]);
-    if (!worth || b.sources.size() != 1 || b.finish) return false;
+  bool pass_on(const Block& block, const Open& b, Open* joined) const {
+    if (b.sources.size() != 1 || b.finish) return false;
     const auto made = std::find_if(joined->destinations.begin(), joined->destinations.end(),
                                    [&](const Operand& o) { return same_place(o, b.sources[0]); });
     if (made == joined->destinations.end()) return false;

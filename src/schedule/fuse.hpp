@@ -1,7 +1,7 @@
 #pragma once
 // Fusion: adjacent steps of a lane that hand a chunk on through memory become one step, so that the chunk is touched
 // once: recv + reduce -> recv_reduce; recv + send -> recv_copy_send; recv + reduce + send -> recv_reduce_send or, where
-// the result is kept, recv_reduce_copy_send; reduce + send -> reduce_send.
+// the result is kept, recv_reduce_copy_send; reduce + send -> reduce_send; copy + send -> copy_send.
 
 #include "schedule/program.hpp"
 
