@@ -28,6 +28,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr long kSanitizerFactor = 20;  // their own records of what was freed
+#else
+constexpr long kSanitizerFactor = 1;
+#endif
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kForks = false;
+#else
+constexpr bool kForks = true;
+#endif
+#define NEEDS_FORK() \
+  if (!kForks) GTEST_SKIP() << "ThreadSanitizer does not follow threads of a forked process"
+
 template <class Function>
 void on_ranks(int ranks, Function function) {
   std::vector<std::thread> threads;
@@ -39,6 +52,12 @@ int count_in(const char* folder) {
   int n = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++n;
   return n;
+}
+long resident_kib() {
+  std::ifstream file("/proc/self/statm");
+  long size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
 }
 int descriptors() { return count_in("/proc/self/fd"); }
 int threads_now() { return count_in("/proc/self/task"); }
@@ -380,7 +399,10 @@ TEST(Control, ThousandCyclesLeaveNothingBehind) {
   const int threads = settled(&threads_now, 1);
   bootstrap::forget_ended_rendezvous();
   const int open = descriptors();
+  for (int i = 0; i < 80; ++i) cycle();
+  const long before_kib = resident_kib();
   for (int i = 0; i < 1000; ++i) cycle();
+  EXPECT_LT(resident_kib() - before_kib, 4096 * kSanitizerFactor);
   EXPECT_EQ(settled(&threads_now, threads), threads);
   bootstrap::forget_ended_rendezvous();
   EXPECT_EQ(settled(&descriptors, open), open);
@@ -539,6 +561,7 @@ struct Processes {
 std::string free_address() { return Listener::open(Address::loopback(AF_INET))->address().text(); }
 
 TEST(ControlDeath, KilledDuringStartIsNamedByAllOthers) {
+  NEEDS_FORK();
   // Rank `victim` is killed after a random time while the others start; one more rank never comes, so that the start
   // is surely under way then.
   constexpr int kRanks = 11;
@@ -563,6 +586,7 @@ TEST(ControlDeath, KilledDuringStartIsNamedByAllOthers) {
 }
 
 TEST(ControlDeath, KilledAtAnyMomentNobodyHangs) {
+  NEEDS_FORK();
   // All ranks come; one is killed at a random moment of the start, of exchanges or of the end.
   constexpr int kRanks = 10;
   std::mt19937 random(99);
@@ -592,6 +616,7 @@ TEST(ControlDeath, KilledAtAnyMomentNobodyHangs) {
 }
 
 TEST(ControlDeath, IsHeardByAllAtOnceAfterTheStart) {
+  NEEDS_FORK();
   constexpr int kRanks = 12;
   for (const int victim : {0, 1, 4, 11}) {
     const std::string address = free_address();
@@ -621,6 +646,7 @@ TEST(ControlDeath, IsHeardByAllAtOnceAfterTheStart) {
 }
 
 TEST(ControlDeath, IsNoticedThoughAChildOfTheDeadHoldsItsConnections) {
+  NEEDS_FORK();
   const std::string address = free_address();
   const Secret secret = random_secret();
   Processes processes(3, [&](int rank) -> std::string {
@@ -644,6 +670,7 @@ TEST(ControlDeath, IsNoticedThoughAChildOfTheDeadHoldsItsConnections) {
 }
 
 TEST(ControlDeath, ForkedChildMayDestroyItsCopy) {
+  NEEDS_FORK();
   const Result<UniqueId> id = make_unique_id();
   std::unique_ptr<Control> kept[2];
   on_ranks(2, [&](int rank) { kept[rank] = std::move(*join_by_id(*id, rank, 2, 20000)); });

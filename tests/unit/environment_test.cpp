@@ -191,7 +191,9 @@ TEST(EnvironmentRank, DISABLED_Joins) {
     void* mpi = ::dlopen(library, RTLD_NOW | RTLD_GLOBAL);
     ASSERT_NE(mpi, nullptr) << ::dlerror();
     EXPECT_EQ(mpi_state(), MpiState::linked);
-    if (std::getenv("TEST_MPI_LATE") != nullptr) EXPECT_EQ(run_rank(std::atoi(ranks)), "fine");
+    if (std::getenv("TEST_MPI_LATE") != nullptr) {
+      EXPECT_EQ(run_rank(std::atoi(ranks)), "fine");
+    }
     auto* init = reinterpret_cast<int (*)(int*, char***)>(::dlsym(mpi, "MPI_Init"));
     auto* finalize = reinterpret_cast<int (*)()>(::dlsym(mpi, "MPI_Finalize"));
     ASSERT_EQ(init(nullptr, nullptr), 0);
@@ -311,7 +313,9 @@ class ProcessManager {
   }
   static std::string field(const std::string& line, const std::string& key) {
     const auto at = line.find(key + "=");
-    return at == std::string::npos ? "" : line.substr(at + key.size() + 1, line.find(' ', at) - at - key.size() - 1);
+    if (at == std::string::npos) return {};
+    const auto begin = at + key.size() + 1;
+    return line.substr(begin, line.find(' ', begin) - begin);
   }
   std::string answer(const std::string& line) {
     const std::string command = field(line, "cmd");
@@ -446,7 +450,7 @@ std::string launch_real(const std::string& launcher, int ranks, const std::strin
   if (::readlink("/proc/self/exe", path, sizeof path - 1) <= 0) return "no /proc/self/exe";
   const std::string command = "TEST_RANKS=" + std::to_string(ranks) + " " + variables + " timeout 120 " + launcher + " -n " +
                               std::to_string(ranks) + " '" + path +
-                              "' --gtest_filter=EnvironmentRank.DISABLED_Joins --gtest_also_run_disabled_tests 2>&1";
+                              "' --gtest_filter=EnvironmentRank.DISABLED_Joins --gtest_also_run_disabled_tests --gtest_color=no 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "popen";
   std::string text;
@@ -474,9 +478,12 @@ TEST(EnvironmentReal, OpenMpi) {
 TEST(EnvironmentReal, ProgramsThatUseMpiThemselves) {
   // Before MPI_Init the launcher's connection is left to MPI and a file of this host serves; after it MPI itself does.
   for (const char* late : {"", "TEST_MPI_LATE=1"}) {
-    if (installed(kMpich)) EXPECT_EQ(launch_real(kMpich, 4, std::string("TEST_MPI=libmpich.so.12 ") + late), "") << late;
-    if (installed("mpirun.openmpi"))
+    if (installed(kMpich)) {
+      EXPECT_EQ(launch_real(kMpich, 4, std::string("TEST_MPI=libmpich.so.12 ") + late), "") << late;
+    }
+    if (installed("mpirun.openmpi")) {
       EXPECT_EQ(launch_real(kOpenMpiRun, 4, std::string("TEST_MPI=libmpi.so.40 ") + late), "") << late;
+    }
   }
 }
 

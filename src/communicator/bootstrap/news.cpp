@@ -41,12 +41,15 @@ Status Node::allgather(std::span<const std::byte> mine, std::span<std::byte> all
   if (failure_) return fail(failure_->code, failure_->message, Scope::communicator);
   exchange_ = &exchange;
   endpoint_->wake();
-  changed_.wait_until(lock, deadline + 500ms, [&] { return exchange.done || failure_.has_value(); });
+  changed_.wait_until(lock, deadline + 200ms, [&] { return exchange.done || failure_.has_value(); });
   exchange_ = nullptr;
   if (exchange.done) return exchange.status;
   if (failure_) return fail(failure_->code, failure_->message, Scope::communicator);
+  // Whoever is closer to the root names the rank that is missing; this is for those that its word does not reach.
+  const int through = parent_rank_.load(std::memory_order_relaxed);
   return fail(Code::timeout,
-              "exchange " + std::to_string(exchange.number) + " did not end within " + duration_text(config_.timeout_ms),
+              "exchange " + std::to_string(exchange.number) + " did not end within " + duration_text(config_.timeout_ms) +
+                  (through >= 0 ? " (no word through rank " + std::to_string(through) + ")" : std::string()),
               Scope::communicator);
 }
 

@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kAttachDelay = 100ms;  // a parent that leaves is usually followed by its children: do not rush
 constexpr auto kAttachTime = 10s;     // for one of the kin to answer
+constexpr auto kDrain = 2000ms;       // for late ranks to hear from this process why the start failed
 constexpr auto kLinger = 1000ms;      // for neighbours to take our goodbye
 
 }  // namespace
@@ -49,7 +50,14 @@ AddressSet addresses_of(const std::vector<Listener>& listeners) {
 Result<std::unique_ptr<Control>> Node::join(NodeConfig config) {
   std::unique_ptr<Node> node(new Node(std::move(config)));
   if (Status status = node->start(); !status) return pass(std::move(status));
-  if (Status status = node->wait_ready(); !status) return pass(std::move(status));
+  if (Status status = node->wait_ready(); !status) {
+    const Secret secret = node->config_.secret;
+    const bool holds = node->config_.holds_rendezvous;
+    const Deadline drained = std::min(node->config_.deadline, Clock::now() + kDrain);
+    node.reset();  // says goodbye
+    if (holds) drain_rendezvous(secret, drained);
+    return pass(std::move(status));
+  }
   return std::unique_ptr<Control>(std::move(node));
 }
 
@@ -154,7 +162,7 @@ void Node::on_open(Endpoint::Id id) {
     entered_ = true;
     return;
   }
-  peers_[id] = Peer{id == parent_ ? parent_rank_ : -1, false};
+  peers_[id] = Peer{id == parent_ ? parent_rank_.load() : -1, false};
   if (id != parent_) return;
   say_hello(id);
   parent_attached_ = true;
@@ -424,10 +432,14 @@ void Node::on_timer() {
   }
   if (joining && config_.deadline <= now) {
     // The root or the rendezvous says who is missing; this is for whoever does not hear from them.
-    const std::string where = parent_attached_ ? "no word from rank 0" : "not connected to rank " + std::to_string(parent_of(config_.rank));
-    fail_all(Code::timeout, root_ || parent_attached_ ? -1 : parent_of(config_.rank),
-             "the job did not start within " + duration_text(config_.timeout_ms) + " (" +
-                 (rendezvous_ != 0 && parent_ == 0 ? "no word from the rendezvous at " + config_.rendezvous.text() : where) + ")");
+    int rank = root_ ? -1 : parent_of(config_.rank);
+    std::string where = parent_attached_ ? "no word through rank " : "no connection to rank ";
+    where += std::to_string(rank);
+    if (parent_ == 0 && !root_ && rendezvous_ != 0) {
+      rank = config_.rendezvous_holder;
+      where = "no word from the rendezvous at " + config_.rendezvous.text();
+    }
+    fail_all(Code::timeout, rank, "the job did not start within " + duration_text(config_.timeout_ms) + " (" + where + ")");
   }
   std::vector<std::uint64_t> late;
   for (const auto& [exchange, collection] : collections_)

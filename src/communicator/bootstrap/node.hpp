@@ -12,6 +12,7 @@
 //
 // Threads: the service thread (tmk-control) owns everything marked "service"; the caller's threads meet it at mutex_.
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -126,7 +127,7 @@ class Node final : public Control, private Endpoint::Handler {
   std::unique_ptr<Endpoint> endpoint_;
   Endpoint::Id rendezvous_ = 0;
   Endpoint::Id parent_ = 0;        // dialer or link
-  int parent_rank_ = -1;
+  std::atomic<int> parent_rank_{-1};  // read by callers for their messages only
   bool parent_attached_ = false;
   bool root_ = false;
   bool entered_ = false;

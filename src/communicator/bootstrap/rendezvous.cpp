@@ -1,5 +1,7 @@
 #include "communicator/bootstrap/rendezvous.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "communicator/bootstrap/node.hpp"
@@ -10,6 +12,21 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kUnused = 1h;        // an id that nobody uses
 constexpr auto kAfterFailure = 30s; // for late ranks to hear of the failure
+
+/// One connection a rank: raises this process' soft limit of descriptors where it would not do.
+Status make_descriptors(int ranks) {
+  constexpr rlim_t kForTheProgram = 512;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};  // then accepting says so
+  const rlim_t needed = static_cast<rlim_t>(ranks) + kForTheProgram;
+  if (ranks < 256 || limit.rlim_cur >= needed) return {};
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = needed;
+  if (needed <= limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return {};
+  return fail(Code::out_of_memory, "the rendezvous of " + std::to_string(ranks) + " ranks needs " + std::to_string(needed) +
+                                       " descriptors; the limit of its process is " + std::to_string(before) +
+                                       " (ulimit -n), " + std::to_string(limit.rlim_max) + " at most");
+}
 
 }  // namespace
 
@@ -79,8 +96,14 @@ void Rendezvous::enter(Endpoint::Id id, std::span<const std::byte> payload) {
   const bool holds = reader.get<std::uint8_t>() != 0;
   const AddressSet addresses = AddressSet::decode(reader.get_bytes(AddressSet::kBytes));
   if (!reader.ok() || ranks < 1 || rank < 0 || rank >= ranks) return endpoint_->close(id);
-  if (members_.empty()) members_.resize(static_cast<std::size_t>(ranks));
   if (failed_) return tell_failure(id);
+  if (members_.empty()) {
+    members_.resize(static_cast<std::size_t>(ranks));
+    if (Status status = make_descriptors(ranks); !status) {
+      fail_all({random_number(), 0, {status.error().code, rank, status.error().message}});
+      return tell_failure(id);
+    }
+  }
   const auto refuse = [&](std::string message) {
     fail_all({random_number(), 0, {Code::mismatch, rank, std::move(message)}});
     tell_failure(id);
@@ -202,6 +225,16 @@ bool hosts_rendezvous(const Secret& secret) {
   const std::lock_guard lock(hosted().mutex);
   return std::ranges::any_of(hosted().all,
                              [&](const auto& one) { return one->in_owner_process() && one->secret() == secret; });
+}
+
+void drain_rendezvous(const Secret& secret, Deadline deadline) {
+  const auto busy = [&] {
+    const std::lock_guard lock(hosted().mutex);
+    return std::ranges::any_of(hosted().all, [&](const auto& one) {
+      return one->in_owner_process() && one->secret() == secret && !one->finished();
+    });
+  };
+  while (busy() && Clock::now() < deadline) std::this_thread::sleep_for(5ms);
 }
 
 void forget_ended_rendezvous() {

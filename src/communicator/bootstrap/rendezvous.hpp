@@ -75,6 +75,9 @@ class Rendezvous final : private Endpoint::Handler {
 Result<AddressSet> host_rendezvous(RendezvousConfig config);
 /// This process owns the rendezvous of the job with this secret.
 bool hosts_rendezvous(const Secret& secret);
+/// After a failed start: gives ranks that have yet to come until `deadline` to hear why, since this process may end as
+/// soon as it hears of the failure itself.
+void drain_rendezvous(const Secret& secret, Deadline deadline);
 /// Frees what is left of rendezvous that have ended.
 void forget_ended_rendezvous();
 
