@@ -6,7 +6,20 @@
 //
 // Include this before any header of Highway: it decides which targets there are.
 
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define TAMAKI_UNUSED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TAMAKI_FEW_TARGETS
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TAMAKI_FEW_TARGETS
+#endif
+#ifdef TAMAKI_FEW_TARGETS
+// Instrumented vectors compile many times slower; the source is the same for every target, so one of them will do.
+#define HWY_DISABLED_TARGETS (TAMAKI_UNUSED_TARGETS | HWY_SSE4 | HWY_AVX3)
+#else
+#define HWY_DISABLED_TARGETS TAMAKI_UNUSED_TARGETS
+#endif
 // Highway's debug assertions call hwy::Abort, which is in libhwy.so (and ends the process).
 #define HWY_IS_DEBUG_BUILD 0
 
