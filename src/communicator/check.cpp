@@ -75,7 +75,7 @@ Status CommunicatorImpl::compare_arguments(const Call& call) {
   RequestState request;
   request.communicator = this;
   request.plan = plan;
-  request.execution.start(plan->plan, &mine, all.data(), request.op, workspace_, limits_);
+  request.execution.start(plan->plan, &mine, all.data(), request.op, workspace_, limits_, false);
   Waiter waiter(wait_policy_);
   while (true) {
     for (Transport* transport : active_transports_)

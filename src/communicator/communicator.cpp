@@ -154,13 +154,19 @@ Status CommunicatorImpl::run_inside(const Call& call) {
   op_ = call.op;
   op_.type = call.type;
   op_.ranks = ranks();
-  execution_.start((*plan)->plan, call.input, call.output, op_, workspace_, limits_);
+  StoreTrial& stores = (*plan)->stores;
+  const bool large = !(*plan)->plan.small;
+  const std::int64_t began = large && stores.timed() ? now_ns() : 0;
+  execution_.start((*plan)->plan, call.input, call.output, op_, workspace_, limits_, large && stores.stream());
   Waiter waiter(wait_policy_);
   while (true) {
     for (Transport* transport : active_transports_)
       if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
     const Progress progress = execution_.advance();
-    if (progress == Progress::done) return {};
+    if (progress == Progress::done) {
+      if (large) stores.executed(began != 0 ? now_ns() - began : 0);
+      return {};
+    }
     if (progress == Progress::moved) {
       waiter.progressed();
     } else if (progress == Progress::failed) {
@@ -238,7 +244,7 @@ Result<RequestState*> CommunicatorImpl::start_inside(const Call& call, int chann
   request->queue = message ? RequestState::Queue::message : RequestState::Queue::collective;
   request->destination = message ? call.destination : -1;
   request->source = message ? call.source : -1;
-  request->execution.start((*plan)->plan, call.input, call.output, request->op, workspace_, limits_);
+  request->execution.start((*plan)->plan, call.input, call.output, request->op, workspace_, limits_, (*plan)->stores.stream());
   if (message) messages_.push_back(request);
   else collectives_.push_back(request);
   work_.fetch_add(1, std::memory_order_release);

@@ -55,7 +55,7 @@ CachedPlan* PlanCache::insert(PlanKey key, Plan plan, const std::function<bool(c
     oldest = plans_.erase(oldest);
   }
   const std::size_t h = hash(key);
-  plans_.push_front({std::move(key), std::move(plan)});
+  plans_.push_front({std::move(key), std::move(plan), {}});
   index_.emplace(h, plans_.begin());
   return &plans_.front();
 }

@@ -10,6 +10,7 @@
 
 #include "communicator/communicator.hpp"
 #include "execute/plan.hpp"
+#include "execute/store_trial.hpp"
 #include "select/select.hpp"
 
 namespace tamaki {
@@ -31,6 +32,7 @@ struct PlanKey {
 struct CachedPlan {
   PlanKey key;
   Plan plan;
+  StoreTrial stores;
 };
 
 /// Keeps the plans used last, up to a limit. References stay valid until the plan is dropped, which happens only in

@@ -27,8 +27,9 @@ void Workspace::fit(const Plan& plan, std::size_t slot_bytes) {
 }
 
 void Execution::start(const Plan& plan, const void* input, void* output, const OpContext& op, Workspace& workspace,
-                      const ExecutorLimits& limits) {
+                      const ExecutorLimits& limits, bool stream_messages) {
   plan_ = &plan;
+  stream_messages_ = stream_messages;
   input_ = static_cast<const std::byte*>(input);
   output_ = static_cast<std::byte*>(output);
   op_ = &op;
@@ -183,7 +184,7 @@ void Execution::choose(const PlanStep& step, std::uint64_t bytes, std::uint32_t 
         workspace_->destinations[writes_++] = target.write;
         continue;
       }
-      if (link.can_put && bytes >= limits_.single_copy_min && (kept != nullptr || raw_move)) {
+      if (plan_->single_copy && link.can_put && bytes >= limits_.single_copy_min && (kept != nullptr || raw_move)) {
         target.kind = MessageKind::pushed;
         target.put = true;
         target.remote = place.address;
@@ -193,7 +194,7 @@ void Execution::choose(const PlanStep& step, std::uint64_t bytes, std::uint32_t 
     if (direct_ && from_user) {
       const bool by_loads = bytes >= limits_.direct_min &&
                             (link.common_memory || (link.maps_regions && (operands[0].buffer == Buffer::input ? input_name_ : output_name_).region != 0));
-      if (by_loads || (link.peer_can_get && bytes >= limits_.single_copy_min)) {
+      if (by_loads || (plan_->single_copy && link.peer_can_get && bytes >= limits_.single_copy_min)) {
         target.kind = MessageKind::pull;
         target.source = operands[0].buffer == Buffer::input ? input_name_ : output_name_;
         const std::uint64_t offset = operands[0].offset + slice * plan_->slice_bytes;
@@ -211,18 +212,19 @@ void Execution::choose(const PlanStep& step, std::uint64_t bytes, std::uint32_t 
 void Execution::compute(const PlanStep& step, std::uint64_t bytes, std::uint32_t slice) {
   const std::byte** sources = workspace_->sources.data();
   std::byte** places = workspace_->destinations.data();
+  const bool stream = plan_->stream || (stream_messages_ && step.peer_destinations != 0);
   if (step.contiguous) {
     if (step.needs_kernel) {
       if (writes_ == 0) return;
       plan_->kernel(*op_, {.sources = {sources, step.sources}, .destinations = {places, writes_},
                            .count = bytes / plan_->element, .finish = step.finish, .raw_source = step.raw_source,
-                           .stream = plan_->stream});
+                           .stream = stream});
       return;
     }
     std::size_t kept = 0;  // a place that is the source itself needs no copy
     for (std::size_t d = 0; d < writes_; ++d)
       if (places[d] != sources[0]) places[kept++] = places[d];
-    if (kept > 0) copy_kernel(sources[0], {places, kept}, bytes, plan_->stream);
+    if (kept > 0) copy_kernel(sources[0], {places, kept}, bytes, stream);
     return;
   }
   // Chunks that lie apart, piece by piece; messages hold the pieces one after the other.

@@ -47,9 +47,10 @@ enum class Progress { done, moved, waiting, failed };
 class Execution {
  public:
   Execution() = default;
-  /// Buffers must be readable and writable for the plan's extents until done.
+  /// Buffers must be readable and writable for the plan's extents until done. `stream_messages`: steps that send store
+  /// around the caches (see store_trial.hpp).
   void start(const Plan& plan, const void* input, void* output, const OpContext& op, Workspace& workspace,
-             const ExecutorLimits& limits);
+             const ExecutorLimits& limits, bool stream_messages);
   /// As far as possible without waiting.
   Progress advance();
   /// Some lane's next step would run, or the end has come: advance() would not return `waiting`.
@@ -93,6 +94,7 @@ class Execution {
   Workspace* workspace_ = nullptr;
   ExecutorLimits limits_;
   bool direct_ = false;       // allowed for these buffers
+  bool stream_messages_ = false;
   bool draining_ = false;
   std::uint32_t open_lanes_ = 0;
   MemoryName input_name_, output_name_;

@@ -32,6 +32,7 @@ class Compiler {
     plan_.kernel = reduces(program_.collective) ? reduce_kernel(request_.op.op, request_.op.type) : nullptr;
     plan_.input_bytes = extent(plan_.layout.input);
     plan_.output_bytes = extent(plan_.layout.output);
+    plan_.single_copy = !reduces(program_.collective);
     plan_.small = largest_message_ <= kMailboxBytes;
     plan_.stream = plan_.output_bytes + plan_.input_bytes > (std::uint64_t{24} << 20);
     return std::move(plan_);
