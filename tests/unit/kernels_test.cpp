@@ -269,7 +269,7 @@ TEST(Kernels, SmallFloatsRoundOnceToNearestEven) {
 template <class T>
 std::vector<std::byte> bytes_of(std::vector<T> values) {
   std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
