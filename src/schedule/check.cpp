@@ -11,10 +11,14 @@ namespace tamaki {
 
 const char* name_of(Buffer buffer) {
   switch (buffer) {
-    case Buffer::input: return "input";
-    case Buffer::output: return "output";
-    case Buffer::scratch: return "scratch";
-    default: return "none";
+    case Buffer::input:
+      return "input";
+    case Buffer::output:
+      return "output";
+    case Buffer::scratch:
+      return "scratch";
+    default:
+      return "none";
   }
 }
 
@@ -30,8 +34,9 @@ std::string text_of(const Finding& f) {
 
 std::string describe(const Operand& o, std::int32_t width, bool source) {
   const auto place = [&] {
-    return width == 1 ? fmt::format("{} {}", name_of(o.buffer), o.chunk)
-                      : fmt::format("{} {}..{}", name_of(o.buffer), o.chunk, std::int64_t{o.chunk} + width - 1);
+    return width == 1
+               ? fmt::format("{} {}", name_of(o.buffer), o.chunk)
+               : fmt::format("{} {}..{}", name_of(o.buffer), o.chunk, std::int64_t{o.chunk} + width - 1);
   };
   if (o.kind == Operand::Kind::local) return place();
   std::string text = fmt::format("{} {}", source ? "from" : "to", o.peer);
@@ -78,17 +83,20 @@ class Checker {
   }
 
   bool header() {
-    if (static_cast<int>(p_.collective) >= kCollectives) say("the collective is not one that has schedules");
+    if (static_cast<int>(p_.collective) >= kCollectives)
+      say("the collective is not one that has schedules");
     if (p_.ranks < 1) say(fmt::format("{} ranks, must be at least 1", p_.ranks));
     if (p_.rank < 0 || p_.rank >= p_.ranks)
       say(fmt::format("rank {} is not in 0..{}", p_.rank, std::int64_t{p_.ranks} - 1));
     if (p_.root < 0 || p_.root >= p_.ranks)
       say(fmt::format("root {} is not in 0..{}", p_.root, std::int64_t{p_.ranks} - 1));
     if (p_.chunks < 1) say(fmt::format("{} chunks, must be at least 1", p_.chunks));
-    if (p_.scratch_chunks < 0) say(fmt::format("{} scratch chunks, must not be negative", p_.scratch_chunks));
+    if (p_.scratch_chunks < 0)
+      say(fmt::format("{} scratch chunks, must not be negative", p_.scratch_chunks));
     if (p_.max_width < 1) say(fmt::format("max_width {}, must be at least 1", p_.max_width));
     if (std::int64_t{p_.ranks} * p_.chunks > std::numeric_limits<std::int32_t>::max())
-      say(fmt::format("{} ranks times {} chunks is more than a chunk number can hold", p_.ranks, p_.chunks));
+      say(fmt::format("{} ranks times {} chunks is more than a chunk number can hold", p_.ranks,
+                      p_.chunks));
     return found_.empty();
   }
 
@@ -99,21 +107,26 @@ class Checker {
     for (lane_ = 0; lane_ < lanes(); ++lane_)
       for (const Block& b : p_.lanes[lane_].blocks) {
         if (b.begin < 0 || b.end < b.begin || b.end > steps)
-          say(fmt::format("a block of steps [{}, {}) is not within the program's {} steps", b.begin, b.end, steps));
+          say(fmt::format("a block of steps [{}, {}) is not within the program's {} steps", b.begin, b.end,
+                          steps));
         if (b.times < 0) say(fmt::format("a block runs {} times", b.times));
         if (b.modulus < 0) say(fmt::format("a block has modulus {}", b.modulus));
-        expanded += std::int64_t{std::max(b.times, 0)} * std::max<std::int64_t>(0, std::int64_t{b.end} - b.begin);
+        expanded +=
+            std::int64_t{std::max(b.times, 0)} * std::max<std::int64_t>(0, std::int64_t{b.end} - b.begin);
         if (expanded > kMaxExpandedSteps || full()) break;
       }
     lane_ = -1;
-    if (expanded > kMaxExpandedSteps) say(fmt::format("more than {} steps with loops unrolled", kMaxExpandedSteps));
+    if (expanded > kMaxExpandedSteps)
+      say(fmt::format("more than {} steps with loops unrolled", kMaxExpandedSteps));
     for (std::size_t i = 0; i < p_.steps.size() && !full(); ++i) {
       const Step& s = p_.steps[i];
       const std::int64_t operands = std::int64_t{s.first_operand} + s.sources + s.destinations;
       if (s.first_operand < 0 || operands > static_cast<std::int64_t>(p_.operands.size()))
-        say(fmt::format("stored step {} has operands [{}, {}) of {}", i, s.first_operand, operands, p_.operands.size()));
+        say(fmt::format("stored step {} has operands [{}, {}) of {}", i, s.first_operand, operands,
+                        p_.operands.size()));
       const std::int64_t end = std::int64_t{s.first_dependency} + s.dependencies;
-      if (s.dependencies > 0 && (s.first_dependency < 0 || end > static_cast<std::int64_t>(p_.dependencies.size())))
+      if (s.dependencies > 0 &&
+          (s.first_dependency < 0 || end > static_cast<std::int64_t>(p_.dependencies.size())))
         say(fmt::format("stored step {} has dependencies [{}, {}) of {}", i, s.first_dependency, end,
                         p_.dependencies.size()));
     }
@@ -135,8 +148,8 @@ class Checker {
   }
 
   /// Names the first iteration in which [chunk, chunk + width) leaves [0, size).
-  bool bounds(std::int32_t chunk, std::int32_t stride, const Block& block, std::int32_t width, std::int64_t size,
-              std::int32_t length, std::int32_t first, const std::string& what) {
+  bool bounds(std::int32_t chunk, std::int32_t stride, const Block& block, std::int32_t width,
+              std::int64_t size, std::int32_t length, std::int32_t first, const std::string& what) {
     const auto inside = [&](std::int64_t c) { return c >= 0 && c + width <= size; };
     std::int64_t iteration = 0, bad = chunk;
     bool good = inside(chunk);
@@ -182,14 +195,16 @@ class Checker {
     if (check_extent(s, block, length, first)) check_sizes(s, block, length, first);
     check_overlap(s, block, length, first);
     check_finish(s);
-    for (int i = 0; i < s.dependencies && !full(); ++i) check_dependency(p_.dependencies[s.first_dependency + i]);
+    for (int i = 0; i < s.dependencies && !full(); ++i)
+      check_dependency(p_.dependencies[s.first_dependency + i]);
   }
 
   bool check_operand(const Operand& o, bool source, const Step& s, const Block& block, std::int32_t length,
                      std::int32_t first) {
     if (!valid(o.kind) || !valid(o.buffer)) return say("an operand has an unknown kind or buffer"), false;
     const auto bounded = [&](std::int64_t size, const char* whose) {
-      return bounds(o.chunk, o.stride, block, s.width, size, length, first, fmt::format("{}{}", whose, name_of(o.buffer)));
+      return bounds(o.chunk, o.stride, block, s.width, size, length, first,
+                    fmt::format("{}{}", whose, name_of(o.buffer)));
     };
     if (o.kind == Operand::Kind::local) {
       if (o.buffer == Buffer::none) return say("a local operand names no buffer"), false;
@@ -211,12 +226,15 @@ class Checker {
     const bool barrier = p_.collective == Collective::barrier;
     if (!valid(e.buffer) || e.buffer == Buffer::none) return say("its size is not given (extent)"), false;
     if ((e.buffer == Buffer::scratch) != barrier)
-      return say(barrier ? "the extent of a barrier's step must be scratch" : "an extent must be input or output"), false;
+      return say(barrier ? "the extent of a barrier's step must be scratch"
+                         : "an extent must be input or output"),
+             false;
     return bounds(e.chunk, e.stride, block, s.width, shape_chunks(p_, e.buffer), length, first,
                   fmt::format("extent {}", name_of(e.buffer)));
   }
 
-  static std::int32_t at(std::int32_t chunk, std::int32_t stride, const Block& block, std::int64_t iteration) {
+  static std::int32_t at(std::int32_t chunk, std::int32_t stride, const Block& block,
+                         std::int64_t iteration) {
     return rotate(chunk, iteration * stride, stride != 0 ? block.modulus : 0);
   }
   /// After how many iterations relations between two rotating chunks repeat.
@@ -238,10 +256,12 @@ class Checker {
       for (std::int64_t i = 0; i < period; ++i) {
         const std::int32_t oc = at(o.chunk, o.stride, block, i), ec = at(e.chunk, e.stride, block, i);
         for (std::int32_t w = 0; w < s.width; ++w) {
-          if (size_class(p_, logical_chunk(p_, o.buffer, oc + w)) == size_class(p_, logical_chunk(p_, e.buffer, ec + w)))
+          if (size_class(p_, logical_chunk(p_, o.buffer, oc + w)) ==
+              size_class(p_, logical_chunk(p_, e.buffer, ec + w)))
             continue;
           step_ = static_cast<std::int32_t>(first + i * length);
-          say(fmt::format("moves {} {} with the size of {} {}", name_of(o.buffer), oc + w, name_of(e.buffer), ec + w));
+          say(fmt::format("moves {} {} with the size of {} {}", name_of(o.buffer), oc + w,
+                          name_of(e.buffer), ec + w));
           step_ = first;
           return;
         }
@@ -268,7 +288,8 @@ class Checker {
         const bool same_allowed = (a < s.sources) != (b < s.sources);
         const std::int64_t period = relation_period(block, x.stride != 0 || y.stride != 0);
         for (std::int64_t i = 0; i < period; ++i) {
-          const std::int64_t distance = std::int64_t{at(x.chunk, x.stride, block, i)} - at(y.chunk, y.stride, block, i);
+          const std::int64_t distance =
+              std::int64_t{at(x.chunk, x.stride, block, i)} - at(y.chunk, y.stride, block, i);
           if (std::abs(distance) >= s.width || (distance == 0 && same_allowed)) continue;
           step_ = static_cast<std::int32_t>(first + i * length);
           say(fmt::format("operands overlap at {} {}", name_of(x.buffer), at(x.chunk, x.stride, block, i)));
@@ -280,7 +301,10 @@ class Checker {
 
   /// The same by sorting, for steps with an operand a rank: pairs would be too many.
   void check_overlap_many(const Step& s, const Block& block, std::int32_t length, std::int32_t first) {
-    struct Piece { std::int64_t space, begin; bool source; };
+    struct Piece {
+      std::int64_t space, begin;
+      bool source;
+    };
     const Operand* operands = p_.operands.data() + s.first_operand;
     bool moving = false;
     for (int k = 0; k < s.sources + s.destinations; ++k) moving = moving || operands[k].stride != 0;
@@ -290,8 +314,10 @@ class Checker {
       for (int k = 0; k < s.sources + s.destinations; ++k) {
         const Operand& o = operands[k];
         const bool source = k < s.sources, peer = o.kind == Operand::Kind::peer;
-        const std::int64_t space = peer ? 16 + std::int64_t{o.peer} * 2 + source : static_cast<int>(o.buffer);
-        pieces.push_back({space, peer ? std::int64_t{o.channel} * s.width : at(o.chunk, o.stride, block, i), source});
+        const std::int64_t space =
+            peer ? 16 + std::int64_t{o.peer} * 2 + source : static_cast<int>(o.buffer);
+        pieces.push_back(
+            {space, peer ? std::int64_t{o.channel} * s.width : at(o.chunk, o.stride, block, i), source});
       }
       std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
         return a.space != b.space ? a.space < b.space : a.begin < b.begin;
@@ -299,12 +325,13 @@ class Checker {
       for (std::size_t k = 1; k < pieces.size(); ++k) {
         const Piece &a = pieces[k - 1], &b = pieces[k];
         if (a.space != b.space || b.begin - a.begin >= s.width) continue;
-        if (a.begin == b.begin && a.source != b.source && (k < 2 || pieces[k - 2].space != a.space ||
-                                                            pieces[k - 2].begin + s.width <= a.begin))
+        if (a.begin == b.begin && a.source != b.source &&
+            (k < 2 || pieces[k - 2].space != a.space || pieces[k - 2].begin + s.width <= a.begin))
           continue;  // in place
         step_ = static_cast<std::int32_t>(first + i * length);
-        say(a.space >= 16 ? fmt::format("uses a FIFO of peer {} twice", (a.space - 16) / 2)
-                          : fmt::format("operands overlap at {} {}", name_of(static_cast<Buffer>(a.space)), b.begin));
+        say(a.space >= 16
+                ? fmt::format("uses a FIFO of peer {} twice", (a.space - 16) / 2)
+                : fmt::format("operands overlap at {} {}", name_of(static_cast<Buffer>(a.space)), b.begin));
         step_ = first;
         return;
       }
@@ -313,12 +340,15 @@ class Checker {
 
   void check_finish(const Step& s) {
     if (!s.finish) return;
-    if (!reduces(p_.collective)) say(fmt::format("is said to finish a result, but {} reduces nothing", name_of(p_.collective)));
-    else if (s.sources == 1 && p_.ranks > 1) say("is said to finish a result, but combines nothing");
+    if (!reduces(p_.collective))
+      say(fmt::format("is said to finish a result, but {} reduces nothing", name_of(p_.collective)));
+    else if (s.sources == 1 && p_.ranks > 1)
+      say("is said to finish a result, but combines nothing");
   }
 
   void check_dependency(const Dependency& d) {
-    if (d.lane < 0 || d.lane >= lanes()) return say(fmt::format("depends on lane {} of {}", d.lane, lanes()));
+    if (d.lane < 0 || d.lane >= lanes())
+      return say(fmt::format("depends on lane {} of {}", d.lane, lanes()));
     const std::int64_t size = expanded_steps(p_, d.lane);
     if (d.step < 0 || d.step >= size)
       say(fmt::format("depends on step {} of lane {}, which has {} steps", d.step, d.lane, size));
@@ -357,8 +387,8 @@ class Checker {
       if (blocker[l].lane < 0) continue;
       lane_ = l;
       step_ = static_cast<std::int32_t>(done[l]);
-      say(fmt::format("waits for lane {} step {}, which waits, directly or not, for this step", blocker[l].lane,
-                      blocker[l].step));
+      say(fmt::format("waits for lane {} step {}, which waits, directly or not, for this step",
+                      blocker[l].lane, blocker[l].step));
     }
   }
 
@@ -370,6 +400,8 @@ class Checker {
 
 }  // namespace
 
-std::vector<Finding> check(const Program& program, std::size_t limit) { return Checker(program, limit).run(); }
+std::vector<Finding> check(const Program& program, std::size_t limit) {
+  return Checker(program, limit).run();
+}
 
 }  // namespace tamaki

@@ -1,6 +1,6 @@
 #pragma once
-// Structural checks of one rank's program: everything that can be told without the other ranks. A program without
-// findings is safe to walk, print, draw, simulate and verify; garbage is described, never followed.
+// Structural checks of one rank's program: everything that can be told without the other ranks. A program
+// without findings is safe to walk, print, draw, simulate and verify; garbage is described, never followed.
 
 #include <cstdint>
 #include <string>
@@ -25,10 +25,10 @@ std::string text_of(const Finding& finding);
 /// Most expanded steps that a program may have: beyond that it is taken for garbage.
 inline constexpr std::int64_t kMaxExpandedSteps = std::int64_t{1} << 26;
 
-/// What is wrong with `program`, at most `limit` findings. Checked: header ranges; blocks, operand and dependency
-/// ranges; kinds of operands; chunk bounds in every loop iteration; peers; widths; extents and their agreement with
-/// local operands; overlap of operands; finish flags; messages of one FIFO used twice in a step; dependencies that
-/// exist and form no cycle.
+/// What is wrong with `program`, at most `limit` findings. Checked: header ranges; blocks, operand and
+/// dependency ranges; kinds of operands; chunk bounds in every loop iteration; peers; widths; extents and
+/// their agreement with local operands; overlap of operands; finish flags; messages of one FIFO used twice
+/// in a step; dependencies that exist and form no cycle.
 std::vector<Finding> check(const Program& program, std::size_t limit = 16);
 
 /// "input 3", "scratch 0..2", "from 2 channel 1", "to 3": an operand of `width` chunks in words.

@@ -18,7 +18,7 @@ struct Open {
   std::int32_t width = 1;
   Extent extent;
   bool finish = false;
-  bool awaited = false;          // another step depends on it
+  bool awaited = false;              // another step depends on it
   std::int32_t first = 0, last = 0;  // positions in the block of the steps it was made of
 };
 
@@ -37,9 +37,12 @@ class ScratchUses {
   /// Nothing reads the chunk after step `index` of `lane` before it is written again.
   bool dead(std::int32_t chunk, std::int32_t lane, std::int32_t index) const {
     const Uses& uses = uses_[chunk];
-    if (uses.reader != kNobody && uses.reader != lane) return false;  // another lane reads it, who knows when
+    if (uses.reader != kNobody && uses.reader != lane)
+      return false;  // another lane reads it, who knows when
     const auto next = std::upper_bound(uses.all.begin(), uses.all.end(), std::pair{lane, index},
-                                       [](const auto& at, const Use& use) { return at < std::pair{use.lane, use.index}; });
+                                       [](const auto& at, const Use& use) {
+                                         return at < std::pair{use.lane, use.index};
+                                       });
     return next == uses.all.end() || next->lane != lane || !next->reads;  // of one step, reads come first
   }
 
@@ -66,7 +69,8 @@ class ScratchUses {
 
 class Fuser {
  public:
-  explicit Fuser(const Program& program) : in_(program), uses_(program), awaited_(program.steps.size(), false) {}
+  explicit Fuser(const Program& program)
+      : in_(program), uses_(program), awaited_(program.steps.size(), false) {}
 
   Program run() {
     if (!each_step_in_one_block()) return in_;
@@ -113,7 +117,8 @@ class Fuser {
   void mark_awaited() {
     std::int32_t within = 0;
     for (const Dependency& d : in_.dependencies)
-      if (const Block* block = locate(d, &within)) awaited_[block->begin + within % (block->end - block->begin)] = true;
+      if (const Block* block = locate(d, &within))
+        awaited_[block->begin + within % (block->end - block->begin)] = true;
   }
 
   std::int32_t renumbered(const Dependency& d) const {
@@ -135,9 +140,15 @@ class Fuser {
     const Step& s = in_.steps[block.begin + position];
     const auto operands = in_.operands.begin() + s.first_operand;
     const auto dependencies = in_.dependencies.begin() + (s.dependencies > 0 ? s.first_dependency : 0);
-    return {{operands, operands + s.sources}, {operands + s.sources, operands + s.sources + s.destinations},
-            {dependencies, dependencies + s.dependencies}, s.width, s.extent, s.finish,
-            bool(awaited_[block.begin + position]), position, position};
+    return {{operands, operands + s.sources},
+            {operands + s.sources, operands + s.sources + s.destinations},
+            {dependencies, dependencies + s.dependencies},
+            s.width,
+            s.extent,
+            s.finish,
+            bool(awaited_[block.begin + position]),
+            position,
+            position};
   }
 
   void fuse_block(const Block& block, Block& now) {
@@ -196,7 +207,9 @@ class Fuser {
   bool dead(const Block& block, const Operand& place, std::int32_t position, std::int32_t width) const {
     if (place.buffer != Buffer::scratch) return false;
     for (std::int32_t i = 0; i < block.times; ++i) {
-      const std::int32_t chunk = place.stride == 0 ? place.chunk : rotate(place.chunk, std::int64_t{i} * place.stride, block.modulus);
+      const std::int32_t chunk = place.stride == 0
+                                     ? place.chunk
+                                     : rotate(place.chunk, std::int64_t{i} * place.stride, block.modulus);
       for (std::int32_t w = 0; w < width; ++w)
         if (!uses_.dead(chunk + w, lane_, index_ + i * (block.end - block.begin) + position)) return false;
     }
@@ -205,7 +218,8 @@ class Fuser {
 
   /// recv -> X, then a step that takes X: takes the message itself.
   bool receive_into(const Block& block, const Open& a, const Open& b, Open* joined) const {
-    if (a.sources.size() != 1 || !is_peer(a.sources[0]) || a.destinations.size() != 1 || is_peer(a.destinations[0]) || a.finish)
+    if (a.sources.size() != 1 || !is_peer(a.sources[0]) || a.destinations.size() != 1 ||
+        is_peer(a.destinations[0]) || a.finish)
       return false;
     const Operand place = a.destinations[0];
     const auto takes = [&](const Operand& o) { return same_place(o, place); };
@@ -248,7 +262,8 @@ class Fuser {
         if (x.buffer != y.buffer) continue;
         if (x.stride != y.stride && block.times > 1) return false;
         if (std::abs(x.chunk - y.chunk) < o.width && !(x.chunk == y.chunk && both_sides)) return false;
-        if (block.modulus != 0 && block.times > 1 && x.stride != 0 && x.chunk != y.chunk && o.width > 1) return false;
+        if (block.modulus != 0 && block.times > 1 && x.stride != 0 && x.chunk != y.chunk && o.width > 1)
+          return false;
       }
     return true;
   }
@@ -256,8 +271,8 @@ class Fuser {
   const Program& in_;
   Program out_;
   ScratchUses uses_;
-  std::vector<bool> awaited_;             // of stored steps
-  std::vector<std::int32_t> position_;    // of a stored step: that of its fused step in the block
+  std::vector<bool> awaited_;           // of stored steps
+  std::vector<std::int32_t> position_;  // of a stored step: that of its fused step in the block
   std::int32_t lane_ = 0, index_ = 0;
 };
 

@@ -12,7 +12,8 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "tamaki-schedule-1";
 constexpr const char* kBuffers[] = {"input", "output", "scratch", "none"};
 
-// ---- writing ------------------------------------------------------------------------------------------------------
+// ---- writing
+// ------------------------------------------------------------------------------------------------------
 
 Json place_json(Buffer buffer, std::int32_t chunk, std::int32_t stride) {
   Json j = {{"at", kBuffers[static_cast<int>(buffer)]}, {"chunk", chunk}};
@@ -21,12 +22,15 @@ Json place_json(Buffer buffer, std::int32_t chunk, std::int32_t stride) {
 }
 
 Json operand_json(const Operand& o) {
-  if (o.kind == Operand::Kind::local && o.peer == -1 && o.channel == 0) return place_json(o.buffer, o.chunk, o.stride);
+  if (o.kind == Operand::Kind::local && o.peer == -1 && o.channel == 0)
+    return place_json(o.buffer, o.chunk, o.stride);
   Json j;
-  if (o.kind == Operand::Kind::local) j["local"] = true;  // with fields that mean nothing, kept all the same
+  if (o.kind == Operand::Kind::local)
+    j["local"] = true;  // with fields that mean nothing, kept all the same
   j["peer"] = o.peer;
   if (o.channel != 0) j["channel"] = o.channel;
-  if (o.buffer != Buffer::none || o.chunk != 0 || o.stride != 0) j.update(place_json(o.buffer, o.chunk, o.stride));
+  if (o.buffer != Buffer::none || o.chunk != 0 || o.stride != 0)
+    j.update(place_json(o.buffer, o.chunk, o.stride));
   return j;
 }
 
@@ -48,8 +52,14 @@ Json step_json(const Program& p, const Step& s) {
 }
 
 Json program_json(const Program& p) {
-  Json j = {{"algorithm", p.algorithm}, {"collective", name_of(p.collective)}, {"ranks", p.ranks}, {"rank", p.rank},
-            {"root", p.root}, {"chunks", p.chunks}, {"scratch_chunks", p.scratch_chunks}, {"max_width", p.max_width}};
+  Json j = {{"algorithm", p.algorithm},
+            {"collective", name_of(p.collective)},
+            {"ranks", p.ranks},
+            {"rank", p.rank},
+            {"root", p.root},
+            {"chunks", p.chunks},
+            {"scratch_chunks", p.scratch_chunks},
+            {"max_width", p.max_width}};
   j["lanes"] = Json::array();
   for (const Lane& lane : p.lanes) {
     Json blocks = Json::array();
@@ -66,20 +76,26 @@ Json program_json(const Program& p) {
   return j;
 }
 
-// ---- reading ------------------------------------------------------------------------------------------------------
+// ---- reading
+// ------------------------------------------------------------------------------------------------------
 
 /// A reader of one program. After the first error everything returns at once.
 class Reader {
  public:
   Result<Program> program(const Json& j, const std::string& path) {
     Program p;
-    if (!object(j, path, {"algorithm", "collective", "ranks", "rank", "root", "chunks", "scratch_chunks", "max_width", "lanes"}))
+    if (!object(j, path,
+                {"algorithm", "collective", "ranks", "rank", "root", "chunks", "scratch_chunks",
+                 "max_width", "lanes"}))
       return fail(Code::invalid_argument, error_);
     if (const Json* name = member(j, path, "algorithm")) {
-      if (name->is_string()) p.algorithm = name->get<std::string>();
-      else wrong(path + ".algorithm", "must be a string");
+      if (name->is_string())
+        p.algorithm = name->get<std::string>();
+      else
+        wrong(path + ".algorithm", "must be a string");
     }
-    if (const Json* name = member(j, path, "collective")) collective(*name, path + ".collective", &p.collective);
+    if (const Json* name = member(j, path, "collective"))
+      collective(*name, path + ".collective", &p.collective);
     number(j, path, "ranks", &p.ranks);
     number(j, path, "rank", &p.rank);
     number(j, path, "root", &p.root);
@@ -87,7 +103,8 @@ class Reader {
     number(j, path, "scratch_chunks", &p.scratch_chunks);
     number(j, path, "max_width", &p.max_width);
     if (const Json* lanes = array(j, path, "lanes"))
-      for (std::size_t l = 0; l < lanes->size() && error_.empty(); ++l) lane((*lanes)[l], at(path + ".lanes", l), &p);
+      for (std::size_t l = 0; l < lanes->size() && error_.empty(); ++l)
+        lane((*lanes)[l], at(path + ".lanes", l), &p);
     if (!error_.empty()) return fail(Code::invalid_argument, error_);
     return p;
   }
@@ -115,7 +132,8 @@ class Reader {
   }
   const Json* array(const Json& j, const std::string& path, const char* name) {
     const Json* value = member(j, path, name);
-    if (value != nullptr && !value->is_array()) return wrong(path + "." + name, "must be an array"), nullptr;
+    if (value != nullptr && !value->is_array())
+      return wrong(path + "." + name, "must be an array"), nullptr;
     return value;
   }
   template <class T>
@@ -123,7 +141,8 @@ class Reader {
     using Limits = std::numeric_limits<T>;
     const std::string range = fmt::format("must be a whole number in {}..{}", Limits::min(), Limits::max());
     if (!j.is_number_integer()) return wrong(path, range);
-    if (j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(Limits::max())) return wrong(path, range);
+    if (j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(Limits::max()))
+      return wrong(path, range);
     const std::int64_t n = j.get<std::int64_t>();
     if (n < Limits::min() || n > Limits::max()) return wrong(path, range);
     *value = static_cast<T>(n);
@@ -144,9 +163,12 @@ class Reader {
   }
 
   void collective(const Json& j, const std::string& path, Collective* value) {
-    const std::optional<Collective> parsed = j.is_string() ? parse_collective(j.get_ref<const std::string&>()) : std::nullopt;
-    if (parsed && static_cast<int>(*parsed) < kCollectives) *value = *parsed;
-    else wrong(path, "must be the name of a collective, as \"allreduce\"");
+    const std::optional<Collective> parsed =
+        j.is_string() ? parse_collective(j.get_ref<const std::string&>()) : std::nullopt;
+    if (parsed && static_cast<int>(*parsed) < kCollectives)
+      *value = *parsed;
+    else
+      wrong(path, "must be the name of a collective, as \"allreduce\"");
   }
   Buffer buffer(const Json& j, const std::string& path) {
     for (int b = 0; b < 4 && j.is_string(); ++b)
@@ -165,7 +187,8 @@ class Reader {
       optional_number(j[b], place, "times", &block.times);
       optional_number(j[b], place, "modulus", &block.modulus);
       if (const Json* steps = array(j[b], place, "steps"))
-        for (std::size_t s = 0; s < steps->size() && error_.empty(); ++s) step((*steps)[s], at(place + ".steps", s), p);
+        for (std::size_t s = 0; s < steps->size() && error_.empty(); ++s)
+          step((*steps)[s], at(place + ".steps", s), p);
       block.end = static_cast<std::int32_t>(p->steps.size());
       made.blocks.push_back(block);
     }
@@ -184,8 +207,10 @@ class Reader {
       for (std::size_t k = 0; k < list->size() && error_.empty(); ++k)
         operand((*list)[k], at(path + "." + side, k), p);
     }
-    if (const Json* size = member(j, path, "size"); size != nullptr && object(*size, path + ".size", {"at", "chunk", "stride"})) {
-      if (const Json* name = member(*size, path + ".size", "at")) s.extent.buffer = buffer(*name, path + ".size.at");
+    if (const Json* size = member(j, path, "size");
+        size != nullptr && object(*size, path + ".size", {"at", "chunk", "stride"})) {
+      if (const Json* name = member(*size, path + ".size", "at"))
+        s.extent.buffer = buffer(*name, path + ".size.at");
       number(*size, path + ".size", "chunk", &s.extent.chunk);
       optional_number(*size, path + ".size", "stride", &s.extent.stride);
     }
@@ -250,7 +275,8 @@ Program normalized(const Program& program) {
       for (std::int32_t i = block.begin; i < block.end; ++i) {
         Step s = program.steps[i];
         const auto operands = program.operands.begin() + s.first_operand;
-        const auto dependencies = program.dependencies.begin() + (s.dependencies > 0 ? s.first_dependency : 0);
+        const auto dependencies =
+            program.dependencies.begin() + (s.dependencies > 0 ? s.first_dependency : 0);
         s.first_operand = static_cast<std::int32_t>(made.operands.size());
         s.first_dependency = static_cast<std::int32_t>(made.dependencies.size());
         made.operands.insert(made.operands.end(), operands, operands + s.sources + s.destinations);

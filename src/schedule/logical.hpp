@@ -1,5 +1,6 @@
 #pragma once
-// What the chunks of a program are, apart from where they lie: the names under which ranks agree on data and sizes.
+// What the chunks of a program are, apart from where they lie: the names under which ranks agree on data
+// and sizes.
 
 #include <cstdint>
 
@@ -7,9 +8,9 @@
 
 namespace tamaki {
 
-/// Chunks that `buffer` has in the collective's shape on the rank where it exists (the root, for rooted collectives):
-/// the range of chunk numbers of an Extent, which may name sizes of buffers that this rank does not have. Scratch: the
-/// program's own.
+/// Chunks that `buffer` has in the collective's shape on the rank where it exists (the root, for rooted
+/// collectives): the range of chunk numbers of an Extent, which may name sizes of buffers that this rank
+/// does not have. Scratch: the program's own.
 constexpr std::int64_t shape_chunks(const Program& program, Buffer buffer) {
   const std::int64_t all = std::int64_t{program.ranks} * program.chunks;
   const bool input = buffer == Buffer::input;
@@ -17,32 +18,40 @@ constexpr std::int64_t shape_chunks(const Program& program, Buffer buffer) {
   if (buffer == Buffer::scratch) return program.scratch_chunks;
   switch (program.collective) {
     case Collective::allgather:
-    case Collective::gather: return input ? program.chunks : all;
+    case Collective::gather:
+      return input ? program.chunks : all;
     case Collective::reduce_scatter:
-    case Collective::scatter: return input ? all : program.chunks;
-    case Collective::alltoall: return all;
-    case Collective::barrier: return 0;
-    default: return program.chunks;
+    case Collective::scatter:
+      return input ? all : program.chunks;
+    case Collective::alltoall:
+      return all;
+    case Collective::barrier:
+      return 0;
+    default:
+      return program.chunks;
   }
 }
 
-/// Number of a logical chunk, the same on all ranks: chunks of equal number hold parts of one result and have equal
-/// sizes. Vector collectives: the chunk number. Block collectives: block * K + part. alltoall: (sender * p + receiver) *
-/// K + part. Meaningless for scratch (0).
+/// Number of a logical chunk, the same on all ranks: chunks of equal number hold parts of one result and
+/// have equal sizes. Vector collectives: the chunk number. Block collectives: block * K + part. alltoall:
+/// (sender * p + receiver) * K + part. Meaningless for scratch (0).
 constexpr std::int64_t logical_chunk(const Program& program, Buffer buffer, std::int64_t chunk) {
   if (buffer != Buffer::input && buffer != Buffer::output) return 0;
   const std::int64_t K = program.chunks, own = program.rank * K;
   const bool input = buffer == Buffer::input;
   switch (program.collective) {
     case Collective::allgather:
-    case Collective::gather: return input ? own + chunk : chunk;
+    case Collective::gather:
+      return input ? own + chunk : chunk;
     case Collective::reduce_scatter:
-    case Collective::scatter: return input ? chunk : own + chunk;
+    case Collective::scatter:
+      return input ? chunk : own + chunk;
     case Collective::alltoall: {
       const std::int64_t p = program.ranks, other = chunk / K, part = chunk % K;
       return input ? (program.rank * p + other) * K + part : (other * p + program.rank) * K + part;
     }
-    default: return chunk;
+    default:
+      return chunk;
   }
 }
 
@@ -58,7 +67,8 @@ constexpr std::int64_t size_class(const Program& program, std::int64_t logical) 
 
 /// Collectives in which one rank gives or receives everything.
 constexpr bool has_root(Collective c) {
-  return c == Collective::reduce || c == Collective::broadcast || c == Collective::gather || c == Collective::scatter;
+  return c == Collective::reduce || c == Collective::broadcast || c == Collective::gather ||
+         c == Collective::scatter;
 }
 
 }  // namespace tamaki

@@ -18,14 +18,15 @@ std::string with_stride(const Operand& o, std::int32_t width, bool source, bool 
 bool ordinary_extent(const Extent& extent, const Operand* operands, int count) {
   for (int k = 0; k < count; ++k) {
     const Operand& o = operands[k];
-    if (o.kind != Operand::Kind::local || (o.buffer != Buffer::input && o.buffer != Buffer::output)) continue;
+    if (o.kind != Operand::Kind::local || (o.buffer != Buffer::input && o.buffer != Buffer::output))
+      continue;
     return extent.buffer == o.buffer && extent.chunk == o.chunk && extent.stride == o.stride;
   }
   return false;
 }
 
-std::string line(const Program& program, const Step& s, const Operand* operands, const Extent& extent, std::int32_t number,
-                 bool strides) {
+std::string line(const Program& program, const Step& s, const Operand* operands, const Extent& extent,
+                 std::int32_t number, bool strides) {
   std::string moves;
   for (int k = 0; k < s.sources + s.destinations; ++k) {
     moves += k == 0 ? "" : k == s.sources ? " -> " : ", ";
@@ -46,8 +47,8 @@ std::string line(const Program& program, const Step& s, const Operand* operands,
 }
 
 std::string header(const Program& p) {
-  std::string text = fmt::format("{} {}: rank {} of {}, {} chunk{}", name_of(p.collective), p.algorithm, p.rank, p.ranks,
-                                 p.chunks, p.chunks == 1 ? "" : "s");
+  std::string text = fmt::format("{} {}: rank {} of {}, {} chunk{}", name_of(p.collective), p.algorithm,
+                                 p.rank, p.ranks, p.chunks, p.chunks == 1 ? "" : "s");
   if (has_root(p.collective)) text += fmt::format(", root {}", p.root);
   if (p.scratch_chunks > 0) text += fmt::format(", {} scratch", p.scratch_chunks);
   if (p.max_width > 1) text += fmt::format(", width up to {}", p.max_width);
@@ -65,8 +66,8 @@ void print_compact(const Program& p, const Lane& lane, std::string* text) {
     }
     for (std::int32_t i = block.begin; i < block.end; ++i) {
       const Step& s = p.steps[i];
-      *text += (block.times > 1 ? "  " : "") +
-               line(p, s, p.operands.data() + s.first_operand, s.extent, number + i - block.begin, block.times > 1);
+      *text += (block.times > 1 ? "  " : "") + line(p, s, p.operands.data() + s.first_operand, s.extent,
+                                                    number + i - block.begin, block.times > 1);
     }
     number += block.times * (block.end - block.begin);
   }
@@ -84,7 +85,8 @@ std::string print(const Program& program, PrintLoops loops) {
     }
     for (LaneCursor cursor(program, l); !cursor.done(); cursor.advance()) {
       const ExpandedStep& s = cursor.current();
-      text += line(program, *s.step, s.sources, s.extent, s.index, false);  // destinations follow the sources
+      text +=
+          line(program, *s.step, s.sources, s.extent, s.index, false);  // destinations follow the sources
     }
   }
   return text;

@@ -8,8 +8,9 @@
 //     2     recv_reduce_send       from 0, input 3 -> to 2
 //     3     recv_reduce_copy_send  from 0, input 2 -> output 2, to 2 (output 2)  finish
 //
-// Numbers are expanded step numbers within the lane. Behind the operands, where it is not the ordinary: `width`,
-// `finish`, `size of` (when no local input or output operand says it), `after` (lane:step of dependencies).
+// Numbers are expanded step numbers within the lane. Behind the operands, where it is not the ordinary:
+// `width`, `finish`, `size of` (when no local input or output operand says it), `after` (lane:step of
+// dependencies).
 
 #include <span>
 #include <string>
@@ -20,7 +21,8 @@ namespace tamaki {
 
 enum class PrintLoops {
   unrolled,  // one line a step that is executed
-  compact,   // one line a stored step; loops as "repeat 2 times, rotating in groups of 4", strides as "input 0 (-1)"
+  compact,  // one line a stored step; loops as "repeat 2 times, rotating in groups of 4", strides as "input
+            // 0 (-1)"
 };
 
 /// Ends with a newline. `program` must have no findings of check().

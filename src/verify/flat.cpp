@@ -20,17 +20,20 @@ bool same_schedule(std::span<const Program> programs, std::vector<Finding>* find
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const Program& b = programs[r];
     const auto say = [&](const char* what, std::int64_t mine, std::int64_t wanted) {
-      findings->push_back({static_cast<std::int32_t>(r), -1, -1, fmt::format("{} is {}, expected {}", what, mine, wanted)});
+      findings->push_back(
+          {static_cast<std::int32_t>(r), -1, -1, fmt::format("{} is {}, expected {}", what, mine, wanted)});
     };
-    if (b.ranks != static_cast<std::int64_t>(programs.size())) say("the number of ranks", b.ranks, programs.size());
+    if (b.ranks != static_cast<std::int64_t>(programs.size()))
+      say("the number of ranks", b.ranks, programs.size());
     if (b.rank != static_cast<std::int64_t>(r)) say("the program's rank", b.rank, r);
     if (b.collective != a.collective) say("the collective's number", int(b.collective), int(a.collective));
     if (b.root != a.root) say("the root", b.root, a.root);
     if (b.chunks != a.chunks) say("the number of chunks", b.chunks, a.chunks);
     if (b.max_width != a.max_width) say("max_width", b.max_width, a.max_width);
     if (b.algorithm != a.algorithm)
-      findings->push_back({static_cast<std::int32_t>(r), -1, -1,
-                           fmt::format("the algorithm is \"{}\", expected \"{}\"", b.algorithm, a.algorithm)});
+      findings->push_back(
+          {static_cast<std::int32_t>(r), -1, -1,
+           fmt::format("the algorithm is \"{}\", expected \"{}\"", b.algorithm, a.algorithm)});
     if (findings->size() >= 8) return false;
   }
   return findings->empty();
@@ -38,7 +41,8 @@ bool same_schedule(std::span<const Program> programs, std::vector<Finding>* find
 
 class Flattener {
  public:
-  Flattener(std::span<const Program> programs, FlatOptions options, Flat* flat, std::vector<Finding>* findings)
+  Flattener(std::span<const Program> programs, FlatOptions options, Flat* flat,
+            std::vector<Finding>* findings)
       : programs_(programs), options_(options), flat_(*flat), findings_(*findings) {}
 
   bool run() {
@@ -55,20 +59,27 @@ class Flattener {
   bool place_cells() {
     std::int64_t next = 0;
     for (const Program& p : programs_) {
-      const std::int64_t in = p.chunks_of(Buffer::input), out = p.chunks_of(Buffer::output), own = std::int64_t{p.rank} * p.chunks;
+      const std::int64_t in = p.chunks_of(Buffer::input), out = p.chunks_of(Buffer::output),
+                         own = std::int64_t{p.rank} * p.chunks;
       std::int64_t input = next, output = next + in, end = next + in + out;
       if (options_.in_place && in > 0 && out > 0) {
         switch (p.collective) {
           case Collective::allgather:
-          case Collective::gather: output = next, input = next + own, end = next + out; break;
+          case Collective::gather:
+            output = next, input = next + own, end = next + out;
+            break;
           case Collective::reduce_scatter:
-          case Collective::scatter: output = next + own, end = next + in; break;
-          default: output = next, end = next + std::max(in, out);
+          case Collective::scatter:
+            output = next + own, end = next + in;
+            break;
+          default:
+            output = next, end = next + std::max(in, out);
         }
       }
       next = end + p.scratch_chunks;
       if (next > kMaxCells) {
-        findings_.push_back({.text = fmt::format("more than {} chunks of buffers on all ranks together", kMaxCells)});
+        findings_.push_back(
+            {.text = fmt::format("more than {} chunks of buffers on all ranks together", kMaxCells)});
         return false;
       }
       flat_.cells.push_back({static_cast<std::int32_t>(input), static_cast<std::int32_t>(output),
@@ -101,17 +112,20 @@ class Flattener {
 
   void add_lane(const Program& program, const Lane& lane) {
     const auto number = static_cast<std::int32_t>(flat_.lanes.size());
-    FlatLane flat{.rank = program.rank, .number = number - flat_.first_lane[program.rank],
+    FlatLane flat{.rank = program.rank,
+                  .number = number - flat_.first_lane[program.rank],
                   .begin = static_cast<std::int32_t>(flat_.nodes.size())};
     for (int slice = 0; slice < options_.slices; ++slice)
       for (const Block& block : lane.blocks)
         for (std::int32_t iteration = 0; iteration < block.times; ++iteration)
-          for (std::int32_t i = block.begin; i < block.end; ++i) add_node(program, block, iteration, i, number);
+          for (std::int32_t i = block.begin; i < block.end; ++i)
+            add_node(program, block, iteration, i, number);
     flat.end = static_cast<std::int32_t>(flat_.nodes.size());
     flat_.lanes.push_back(flat);
   }
 
-  void add_node(const Program& program, const Block& block, std::int64_t iteration, std::int32_t index, std::int32_t lane) {
+  void add_node(const Program& program, const Block& block, std::int64_t iteration, std::int32_t index,
+                std::int32_t lane) {
     const Step& step = program.steps[index];
     const auto at = [&](std::int32_t chunk, std::int32_t stride) {
       return stride == 0 ? chunk : rotate(chunk, iteration * stride, block.modulus);
@@ -140,25 +154,29 @@ class Flattener {
 
   std::int32_t landing(const Operand& o, std::int64_t chunk, std::int32_t width, std::int32_t node) {
     const std::int32_t room = programs_[o.peer].chunks_of(o.buffer);
-    if (chunk >= 0 && chunk + width <= room) return static_cast<std::int32_t>(base(o.peer, o.buffer) + chunk);
+    if (chunk >= 0 && chunk + width <= room)
+      return static_cast<std::int32_t>(base(o.peer, o.buffer) + chunk);
     if (findings_.size() < 8) {
       const std::int32_t lane = flat_.nodes[node].lane, begin = lane == 0 ? 0 : flat_.lanes[lane - 1].end;
       const auto rank = static_cast<std::int32_t>(flat_.first_lane.size()) - 1;
-      findings_.push_back({rank, lane - flat_.first_lane[rank], node - begin,
-                           fmt::format("its message is said to land in {} {}..{} of rank {}, which has {} chunks there",
-                                       name_of(o.buffer), chunk, chunk + width - 1, o.peer, room)});
+      findings_.push_back(
+          {rank, lane - flat_.first_lane[rank], node - begin,
+           fmt::format("its message is said to land in {} {}..{} of rank {}, which has {} chunks there",
+                       name_of(o.buffer), chunk, chunk + width - 1, o.peer, room)});
     }
     return -1;
   }
 
-  std::int32_t fifo(std::int32_t rank, const Operand& o, bool receives, std::int32_t operand, std::int32_t lane) {
+  std::int32_t fifo(std::int32_t rank, const Operand& o, bool receives, std::int32_t operand,
+                    std::int32_t lane) {
     std::int32_t& known = fifo_of_operand_[operand];
     if (known < 0) {
       const std::uint64_t source = receives ? o.peer : rank, destination = receives ? rank : o.peer;
       const std::uint64_t key = (source * programs_.size() + destination) << 16 | o.channel;
       const auto [entry, fresh] = fifo_ids_.try_emplace(key, static_cast<std::int32_t>(flat_.fifos.size()));
       if (fresh)
-        flat_.fifos.push_back({static_cast<std::int32_t>(source), static_cast<std::int32_t>(destination), o.channel});
+        flat_.fifos.push_back(
+            {static_cast<std::int32_t>(source), static_cast<std::int32_t>(destination), o.channel});
       known = entry->second;
     }
     Fifo& f = flat_.fifos[known];
@@ -179,8 +197,8 @@ class Flattener {
 
 }  // namespace
 
-bool flatten(std::span<const Program> programs, FlatOptions options, Flat* flat, std::vector<Finding>* findings,
-             std::size_t limit) {
+bool flatten(std::span<const Program> programs, FlatOptions options, Flat* flat,
+             std::vector<Finding>* findings, std::size_t limit) {
   for (const Program& program : programs) {
     const std::vector<Finding> found = check(program, limit - std::min(limit, findings->size()));
     findings->insert(findings->end(), found.begin(), found.end());
@@ -211,7 +229,9 @@ std::string Flat::describe(std::int32_t node) const {
     }
     const Operand& stored = program.operands[n.step->first_operand + k];
     const RankCells& c = cells[lane.rank];
-    const std::int32_t base = stored.buffer == Buffer::input ? c.input : stored.buffer == Buffer::output ? c.output : c.scratch;
+    const std::int32_t base = stored.buffer == Buffer::input    ? c.input
+                              : stored.buffer == Buffer::output ? c.output
+                                                                : c.scratch;
     text += fmt::format("{} {}", name_of(stored.buffer), o.cell - base);
     if (n.step->width > 1) text += fmt::format("..{}", o.cell - base + n.step->width - 1);
   }

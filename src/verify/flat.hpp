@@ -1,6 +1,6 @@
 #pragma once
-// The programs of all ranks as flat arrays: loops unrolled, places turned into numbered cells, pairs of ranks and
-// channels into numbered FIFOs. What every part of the proof works on.
+// The programs of all ranks as flat arrays: loops unrolled, places turned into numbered cells, pairs of
+// ranks and channels into numbered FIFOs. What every part of the proof works on.
 
 #include <cstdint>
 #include <span>
@@ -14,8 +14,8 @@
 
 namespace tamaki::proof {
 
-/// A place (fifo < 0: `width` cells from `cell`), or a message (fifo >= 0; for a destination `cell` is where the hint
-/// says that it lands, -1 without one).
+/// A place (fifo < 0: `width` cells from `cell`), or a message (fifo >= 0; for a destination `cell` is
+/// where the hint says that it lands, -1 without one).
 struct FlatOperand {
   std::int32_t fifo = -1;
   std::int32_t cell = -1;
@@ -40,9 +40,9 @@ struct Fifo {
   std::int32_t source = 0;
   std::int32_t destination = 0;
   std::int32_t channel = 0;
-  std::int32_t sends = 0;     // per slice
+  std::int32_t sends = 0;  // per slice
   std::int32_t receives = 0;
-  std::int32_t sender = -1;   // lane that sends, kSeveral, or -1
+  std::int32_t sender = -1;  // lane that sends, kSeveral, or -1
   std::int32_t receiver = -1;
 };
 inline constexpr std::int32_t kSeveral = -2;
@@ -99,9 +99,9 @@ struct FlatOptions {
   int slices = 1;         // copies of each lane's steps, one after the other
 };
 
-/// Refuses programs that check() or this function finds at fault; the findings are appended. `programs` must outlive
-/// the result and be one a rank, in order.
-bool flatten(std::span<const Program> programs, FlatOptions options, Flat* flat, std::vector<Finding>* findings,
-             std::size_t limit);
+/// Refuses programs that check() or this function finds at fault; the findings are appended. `programs`
+/// must outlive the result and be one a rank, in order.
+bool flatten(std::span<const Program> programs, FlatOptions options, Flat* flat,
+             std::vector<Finding>* findings, std::size_t limit);
 
 }  // namespace tamaki::proof

@@ -9,9 +9,10 @@ namespace tamaki {
 namespace {
 
 constexpr const char* kNames[] = {
-    "drop_step", "duplicate_step", "swap_steps", "move_step", "wrong_peer", "wrong_channel",
-    "wrong_chunk", "wrong_buffer", "wrong_landing", "drop_operand", "duplicate_operand", "swap_operands",
-    "wrong_width", "wrong_size", "toggle_finish", "remove_dependency", "wrong_dependency", "garbage"};
+    "drop_step",         "duplicate_step",   "swap_steps",   "move_step",     "wrong_peer",
+    "wrong_channel",     "wrong_chunk",      "wrong_buffer", "wrong_landing", "drop_operand",
+    "duplicate_operand", "swap_operands",    "wrong_width",  "wrong_size",    "toggle_finish",
+    "remove_dependency", "wrong_dependency", "garbage"};
 static_assert(std::size(kNames) == kMutationKinds);
 
 /// A step by itself. `id` is what dependencies refer to while steps move about.
@@ -35,7 +36,8 @@ EditLanes take_apart(const Program& program) {
       made.rest.extent.stride = 0;
       for (auto* side : {&made.sources, &made.destinations})
         for (Operand& o : *side) o.stride = 0;
-      for (int d = 0; d < s.step->dependencies; ++d) made.after.push_back(program.dependencies[s.step->first_dependency + d]);
+      for (int d = 0; d < s.step->dependencies; ++d)
+        made.after.push_back(program.dependencies[s.step->first_dependency + d]);
       lanes[l].push_back(std::move(made));
     }
   return lanes;
@@ -59,21 +61,25 @@ Program put_together(const Program& header, const EditLanes& lanes) {
       s.first_dependency = static_cast<std::int32_t>(p.dependencies.size());
       for (Dependency d : e.after) {
         const auto& other = lanes[d.lane];
-        const auto target = std::find_if(other.begin(), other.end(), [&](const EditStep& x) { return x.id == d.step; });
-        if (target != other.end()) p.dependencies.push_back({d.lane, static_cast<std::int32_t>(target - other.begin())});
+        const auto target =
+            std::find_if(other.begin(), other.end(), [&](const EditStep& x) { return x.id == d.step; });
+        if (target != other.end())
+          p.dependencies.push_back({d.lane, static_cast<std::int32_t>(target - other.begin())});
       }
       s.dependencies = static_cast<std::uint16_t>(p.dependencies.size() - s.first_dependency);
       p.steps.push_back(s);
     }
     p.lanes.push_back({});
-    if (!lane.empty()) p.lanes.back().blocks.push_back({begin, static_cast<std::int32_t>(p.steps.size()), 1, 0});
+    if (!lane.empty())
+      p.lanes.back().blocks.push_back({begin, static_cast<std::int32_t>(p.steps.size()), 1, 0});
   }
   return p;
 }
 
 class Mutator {
  public:
-  Mutator(Program* program, MutationKind kind, std::uint64_t seed) : program_(*program), kind_(kind), random_(seed) {}
+  Mutator(Program* program, MutationKind kind, std::uint64_t seed)
+      : program_(*program), kind_(kind), random_(seed) {}
 
   std::string run() {
     if (kind_ == MutationKind::garbage) return garbage();
@@ -111,7 +117,9 @@ class Mutator {
 
   bool change() {
     switch (kind_) {
-      case MutationKind::drop_step: lane().erase(lane().begin() + step_); return true;
+      case MutationKind::drop_step:
+        lane().erase(lane().begin() + step_);
+        return true;
       case MutationKind::duplicate_step: {
         EditStep copy = here();
         copy.id = -1;
@@ -142,10 +150,12 @@ class Mutator {
       case MutationKind::wrong_channel: {
         Operand* o = pick(true, false);
         if (o == nullptr) return false;
-        o->channel = static_cast<std::uint16_t>(other_than(o->channel, static_cast<std::int32_t>(lanes_.size()) + 1));
+        o->channel = static_cast<std::uint16_t>(
+            other_than(o->channel, static_cast<std::int32_t>(lanes_.size()) + 1));
         return true;
       }
-      case MutationKind::wrong_chunk: return wrong_chunk(pick(false, true));
+      case MutationKind::wrong_chunk:
+        return wrong_chunk(pick(false, true));
       case MutationKind::wrong_buffer: {
         Operand* o = pick(false, true);
         if (o == nullptr) return false;
@@ -157,9 +167,12 @@ class Mutator {
         if (here().destinations.empty()) return false;
         Operand& o = here().destinations[below(here().destinations.size())];
         if (o.kind != Operand::Kind::peer) return false;
-        if (o.buffer == Buffer::none) o.buffer = Buffer::output;
-        else if (below(2) == 0) o.chunk = other_than(o.chunk, program_.chunks_of(Buffer::output));
-        else o.buffer = Buffer::none, o.chunk = 0;
+        if (o.buffer == Buffer::none)
+          o.buffer = Buffer::output;
+        else if (below(2) == 0)
+          o.chunk = other_than(o.chunk, program_.chunks_of(Buffer::output));
+        else
+          o.buffer = Buffer::none, o.chunk = 0;
         return true;
       }
       case MutationKind::drop_operand: {
@@ -181,7 +194,9 @@ class Mutator {
         std::swap(side[a], side[a + 1]);
         return true;
       }
-      case MutationKind::wrong_width: here().rest.width += below(2) == 0 ? 1 : -1; return true;
+      case MutationKind::wrong_width:
+        here().rest.width += below(2) == 0 ? 1 : -1;
+        return true;
       case MutationKind::wrong_size: {
         Extent& e = here().rest.extent;
         if (below(4) == 0) {
@@ -191,7 +206,9 @@ class Mutator {
         e.chunk = other_than(e.chunk, std::max(program_.chunks_of(e.buffer), 2));
         return true;
       }
-      case MutationKind::toggle_finish: here().rest.finish = !here().rest.finish; return true;
+      case MutationKind::toggle_finish:
+        here().rest.finish = !here().rest.finish;
+        return true;
       case MutationKind::remove_dependency:
         if (here().after.empty()) return false;
         here().after.erase(here().after.begin() + below(here().after.size()));
@@ -202,7 +219,8 @@ class Mutator {
         d.step = other_than(d.step, static_cast<std::int32_t>(lanes_[d.lane].size()));
         return true;
       }
-      default: return false;
+      default:
+        return false;
     }
   }
 
@@ -215,7 +233,8 @@ class Mutator {
   }
 
   std::int32_t any_number() {
-    constexpr std::int32_t kOdd[] = {-1, 0, 1, 2, 3, 7, 0x7fff, 0x10000, 0x7ffffffe, 0x7fffffff, -0x7fffffff, -2};
+    constexpr std::int32_t kOdd[] = {-1,     0,       1,          2,          3,           7,
+                                     0x7fff, 0x10000, 0x7ffffffe, 0x7fffffff, -0x7fffffff, -2};
     return below(3) == 0 ? static_cast<std::int32_t>(random_()) : kOdd[below(std::size(kOdd))];
   }
 
@@ -228,32 +247,59 @@ class Mutator {
       return list.empty() ? nullptr : &list[i];
     };
     if (what == 0) {
-      std::int32_t* fields[] = {&program_.ranks, &program_.rank, &program_.root, &program_.chunks, &program_.scratch_chunks, &program_.max_width};
+      std::int32_t* fields[] = {&program_.ranks,  &program_.rank,           &program_.root,
+                                &program_.chunks, &program_.scratch_chunks, &program_.max_width};
       *fields[below(6)] = any_number();
       if (below(6) == 0) program_.collective = static_cast<Collective>(random_() % 256);
     } else if (what <= 3) {
       Operand* o = in(program_.operands, "operand");
       if (o == nullptr) return {};
       switch (below(6)) {
-        case 0: o->kind = static_cast<Operand::Kind>(random_() % 256); break;
-        case 1: o->buffer = static_cast<Buffer>(random_() % 256); break;
-        case 2: o->channel = static_cast<std::uint16_t>(any_number()); break;
-        case 3: o->peer = any_number(); break;
-        case 4: o->chunk = any_number(); break;
-        default: o->stride = any_number();
+        case 0:
+          o->kind = static_cast<Operand::Kind>(random_() % 256);
+          break;
+        case 1:
+          o->buffer = static_cast<Buffer>(random_() % 256);
+          break;
+        case 2:
+          o->channel = static_cast<std::uint16_t>(any_number());
+          break;
+        case 3:
+          o->peer = any_number();
+          break;
+        case 4:
+          o->chunk = any_number();
+          break;
+        default:
+          o->stride = any_number();
       }
     } else if (what <= 5) {
       Step* s = in(program_.steps, "step");
       if (s == nullptr) return {};
       switch (below(8)) {
-        case 0: s->first_operand = any_number(); break;
-        case 1: s->sources = static_cast<std::uint16_t>(any_number()); break;
-        case 2: s->destinations = static_cast<std::uint16_t>(any_number()); break;
-        case 3: s->width = any_number(); break;
-        case 4: s->extent.chunk = any_number(); break;
-        case 5: s->extent.stride = any_number(); break;
-        case 6: s->first_dependency = any_number(); break;
-        default: s->dependencies = static_cast<std::uint16_t>(any_number());
+        case 0:
+          s->first_operand = any_number();
+          break;
+        case 1:
+          s->sources = static_cast<std::uint16_t>(any_number());
+          break;
+        case 2:
+          s->destinations = static_cast<std::uint16_t>(any_number());
+          break;
+        case 3:
+          s->width = any_number();
+          break;
+        case 4:
+          s->extent.chunk = any_number();
+          break;
+        case 5:
+          s->extent.stride = any_number();
+          break;
+        case 6:
+          s->first_dependency = any_number();
+          break;
+        default:
+          s->dependencies = static_cast<std::uint16_t>(any_number());
       }
     } else if (what == 6) {
       Lane* lane = in(program_.lanes, "lane");

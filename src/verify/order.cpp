@@ -41,7 +41,8 @@ void for_each_cause(const Flat& flat, const Progress& progress, std::int32_t nod
   const Node& n = flat.nodes[node];
   for (int k = 0; k < n.step->sources; ++k) {
     const std::int32_t operand = n.first_operand + k;
-    if (flat.operands[operand].fifo >= 0 && progress.match[operand] >= 0) visit(flat.owner[progress.match[operand]]);
+    if (flat.operands[operand].fifo >= 0 && progress.match[operand] >= 0)
+      visit(flat.owner[progress.match[operand]]);
   }
   for (int i = 0; i < n.step->dependencies; ++i) {
     const Program& program = flat.program_of(node);
@@ -54,7 +55,8 @@ template <class Visit>
 void walk(const Flat& flat, const Progress& progress, int words, const Active& active, Visit visit) {
   Kept kept(flat.nodes.size(), words);
   for (std::int32_t node : progress.order)
-    if (!active || active(node)) for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.expect(cause); });
+    if (!active || active(node))
+      for_each_cause(flat, progress, node, [&](std::int32_t cause) { kept.expect(cause); });
   std::vector<std::uint64_t> lanes(flat.lanes.size() * words, 0);
   for (std::int32_t node : progress.order) {
     std::uint64_t* bits = lanes.data() + std::size_t(flat.nodes[node].lane) * words;
@@ -88,7 +90,8 @@ std::vector<std::int32_t> not_obvious(const Flat& flat, const Progress& progress
   return open;
 }
 
-std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress, const std::vector<OrderQuestion>& questions,
+std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress,
+                                    const std::vector<OrderQuestion>& questions,
                                     std::vector<std::int32_t> open, const Active& active) {
   std::vector<std::int32_t> found;
   if (open.empty()) return found;
@@ -108,9 +111,12 @@ std::vector<std::int32_t> unordered(const Flat& flat, const Progress& progress, 
       firsts.push_back(before);
     }
     std::vector<std::int32_t> batch(open.begin() + begin, open.begin() + end);
-    std::sort(batch.begin(), batch.end(), [&](std::int32_t a, std::int32_t b) { return questions[a].after < questions[b].after; });
-    std::vector<std::int32_t> first_of(flat.nodes.size(), -1);  // place in `batch` of the first question on a node
-    for (std::size_t i = batch.size(); i-- > 0;) first_of[questions[batch[i]].after] = static_cast<std::int32_t>(i);
+    std::sort(batch.begin(), batch.end(),
+              [&](std::int32_t a, std::int32_t b) { return questions[a].after < questions[b].after; });
+    std::vector<std::int32_t> first_of(flat.nodes.size(),
+                                       -1);  // place in `batch` of the first question on a node
+    for (std::size_t i = batch.size(); i-- > 0;)
+      first_of[questions[batch[i]].after] = static_cast<std::int32_t>(i);
     const int words = static_cast<int>((firsts.size() + 63) / 64);
     walk(flat, progress, words, active, [&](std::int32_t node, std::uint64_t* bits) {
       for (std::int32_t i = first_of[node]; i >= 0 && i < static_cast<std::int32_t>(batch.size()); ++i) {

@@ -21,9 +21,17 @@ struct LaneState {
 class Runner {
  public:
   Runner(const Flat& flat, int slots, int slices, Progress* progress)
-      : flat_(flat), slots_(slots), slices_(slices), progress_(*progress), lanes_(flat.lanes.size()),
-        queue_(flat.fifos.size() * slots), head_(flat.fifos.size()), held_(flat.fifos.size()),
-        for_message_(flat.fifos.size(), -1), for_room_(flat.fifos.size(), -1), for_lane_(flat.lanes.size(), -1) {
+      : flat_(flat),
+        slots_(slots),
+        slices_(slices),
+        progress_(*progress),
+        lanes_(flat.lanes.size()),
+        queue_(flat.fifos.size() * slots),
+        head_(flat.fifos.size()),
+        held_(flat.fifos.size()),
+        for_message_(flat.fifos.size(), -1),
+        for_room_(flat.fifos.size(), -1),
+        for_lane_(flat.lanes.size(), -1) {
     progress_.order.reserve(flat.nodes.size());
     progress_.match.assign(flat.operands.size(), -1);
     for (std::size_t l = 0; l < lanes_.size(); ++l) {
@@ -56,12 +64,15 @@ class Runner {
     std::size_t stuck = 0;
     for (const LaneState& s : lanes_) stuck += s.done < s.all;
     if (lane >= 0) path.erase(path.begin(), path.begin() + seen[lane]);
-    std::string text = fmt::format("deadlock: {} of {} lanes are stuck with {} slots a FIFO; ", stuck, lanes_.size(), slots_);
+    std::string text = fmt::format("deadlock: {} of {} lanes are stuck with {} slots a FIFO; ", stuck,
+                                   lanes_.size(), slots_);
     text += lane >= 0 ? "the cycle is:" : "the chain of waits is:";
     const std::size_t shown = std::min<std::size_t>(path.size(), 16);
     for (std::size_t i = 0; i < shown; ++i) text += "\n    " + reason(path[i]);
     if (shown < path.size()) text += fmt::format("\n    ... {} more", path.size() - shown);
-    if (lane >= 0) text += fmt::format("\n    which is the first again (rank {} lane {})", flat_.lanes[lane].rank, flat_.lanes[lane].number);
+    if (lane >= 0)
+      text += fmt::format("\n    which is the first again (rank {} lane {})", flat_.lanes[lane].rank,
+                          flat_.lanes[lane].number);
     findings->push_back({.text = std::move(text)});
   }
 
@@ -166,7 +177,9 @@ class Runner {
 
   std::string reason(std::int32_t lane) const {
     const LaneState& s = lanes_[lane];
-    if (s.done == s.all) return fmt::format("rank {} lane {}, which has ended", flat_.lanes[lane].rank, flat_.lanes[lane].number);
+    if (s.done == s.all)
+      return fmt::format("rank {} lane {}, which has ended", flat_.lanes[lane].rank,
+                         flat_.lanes[lane].number);
     std::string text = flat_.describe(node_at(lane));
     if (slices_ > 1) text += fmt::format(" of slice {}", slice_of(lane));
     if (s.wait == Wait::dependency) return text + " waits for " + flat_.describe(s.on);
@@ -190,9 +203,10 @@ bool counts_match(const Flat& flat, std::vector<Finding>* findings, std::size_t 
     if (f.sends == f.receives) continue;
     good = false;
     if (findings->size() >= limit) break;
-    findings->push_back({f.sends > f.receives ? f.destination : f.source, -1, -1,
-                         fmt::format("rank {} sends {} messages to rank {} on channel {}, which receives {}", f.source,
-                                     f.sends, f.destination, f.channel, f.receives)});
+    findings->push_back(
+        {f.sends > f.receives ? f.destination : f.source, -1, -1,
+         fmt::format("rank {} sends {} messages to rank {} on channel {}, which receives {}", f.source,
+                     f.sends, f.destination, f.channel, f.receives)});
   }
   return good;
 }

@@ -1,9 +1,11 @@
-// Proofs of algorithms: builds the programs of all ranks and holds them against every promise of the algorithm.
+// Proofs of algorithms: builds the programs of all ranks and holds them against every promise of the
+// algorithm.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "schedule/fuse.hpp"
+#include "schedule/logical.hpp"
 #include "verify/verify.hpp"
 
 namespace tamaki {
@@ -17,10 +19,12 @@ struct Mode {
   bool in_place, direct;
 };
 
-std::vector<Program> build_all(const Algorithm& algorithm, const Topology& topology, const Problem& problem) {
+std::vector<Program> build_all(const Algorithm& algorithm, const Topology& topology,
+                               const Problem& problem) {
   std::vector<Program> programs;
   programs.reserve(problem.ranks);
-  for (int rank = 0; rank < problem.ranks; ++rank) programs.push_back(algorithm.build(topology, problem, rank));
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    programs.push_back(algorithm.build(topology, problem, rank));
   return programs;
 }
 
@@ -33,15 +37,18 @@ class Prover {
   }
 
   Report run() {
-    if (problem_.ranks < 1 || problem_.root < 0 || problem_.root >= problem_.ranks || algorithm_.build == nullptr) {
+    if (problem_.ranks < 1 || problem_.root < 0 || problem_.root >= problem_.ranks ||
+        algorithm_.build == nullptr) {
       say(fmt::format("no such problem: {} ranks, root {}", problem_.ranks, problem_.root));
       return std::move(report_);
     }
-    if (const std::string reason = algorithm_.refuses ? algorithm_.refuses(problem_) : std::string(); !reason.empty()) {
+    if (const std::string reason = algorithm_.refuses ? algorithm_.refuses(problem_) : std::string();
+        !reason.empty()) {
       say("the algorithm refuses this problem: " + reason);
       return std::move(report_);
     }
-    const Topology topology = options_.topology.ranks() == problem_.ranks ? options_.topology : Topology::flat(problem_.ranks);
+    const Topology topology =
+        options_.topology.ranks() == problem_.ranks ? options_.topology : Topology::flat(problem_.ranks);
     return run(build_all(algorithm_, topology, problem_));
   }
 
@@ -69,25 +76,33 @@ class Prover {
   /// The programs are of the problem that was asked for.
   void header(const Program& p) {
     if (p.collective != algorithm_.collective || p.algorithm != algorithm_.name)
-      say(fmt::format("the program says that it is \"{} {}\"", static_cast<int>(p.collective) < kCollectives ? name_of(p.collective) : "?", p.algorithm));
+      say(fmt::format("the program says that it is \"{} {}\"",
+                      static_cast<int>(p.collective) < kCollectives ? name_of(p.collective) : "?",
+                      p.algorithm));
     if (p.ranks != problem_.ranks) say(fmt::format("the program is for {} ranks", p.ranks));
-    const Collective c = algorithm_.collective;
-    const bool rooted = c == Collective::reduce || c == Collective::broadcast || c == Collective::gather || c == Collective::scatter;
-    if (rooted && p.root != problem_.root) say(fmt::format("the program is for root {}", p.root));
+    if (has_root(algorithm_.collective) && p.root != problem_.root)
+      say(fmt::format("the program is for root {}", p.root));
   }
 
   void prove(const std::vector<Program>& programs, const char* form) {
     std::vector<Mode> modes;
-    if (algorithm_.direct_safe) modes.push_back({"out of place, direct", false, true});
-    else modes.push_back({"out of place", false, false});
-    if (algorithm_.direct_in_place_safe) modes.push_back({"in place, direct", true, true});
-    else if (algorithm_.in_place_safe) modes.push_back({"in place", true, false});
+    if (algorithm_.direct_safe)
+      modes.push_back({"out of place, direct", false, true});
+    else
+      modes.push_back({"out of place", false, false});
+    if (algorithm_.direct_in_place_safe)
+      modes.push_back({"in place, direct", true, true});
+    else if (algorithm_.in_place_safe)
+      modes.push_back({"in place", true, false});
     for (const Mode& mode : modes) {
-      VerifyOptions v{.in_place = mode.in_place, .direct = mode.direct,
+      VerifyOptions v{.in_place = mode.in_place,
+                      .direct = mode.direct,
                       .keeps_order = algorithm_.keeps_order && !problem_.commutative,
-                      .canonical = algorithm_.canonical, .uneven = algorithm_.uneven_safe,
+                      .canonical = algorithm_.canonical,
+                      .uneven = algorithm_.uneven_safe,
                       .pairwise_sizes = algorithm_.pairwise_sizes,
-                      .empty_chunks = problem_.ranks <= kMostRanksForEmptyChunks, .limit = options_.limit};
+                      .empty_chunks = problem_.ranks <= kMostRanksForEmptyChunks,
+                      .limit = options_.limit};
       Report one = verify(programs, v);
       report_.steps = std::max(report_.steps, one.steps);
       report_.messages = std::max(report_.messages, one.messages);
@@ -112,13 +127,9 @@ class Prover {
   Report report_;
 };
 
-bool rooted(Collective c) {
-  return c == Collective::reduce || c == Collective::broadcast || c == Collective::gather || c == Collective::scatter;
-}
-
 std::vector<int> roots_of(const Algorithm& algorithm, int ranks) {
   std::vector<int> roots;
-  if (!rooted(algorithm.collective)) return {0};
+  if (!has_root(algorithm.collective)) return {0};
   if (ranks <= 8)
     for (int r = 0; r < ranks; ++r) roots.push_back(r);
   else if (ranks <= 64)
@@ -131,9 +142,9 @@ std::vector<int> roots_of(const Algorithm& algorithm, int ranks) {
 }  // namespace
 
 std::string describe(const Algorithm& algorithm, const Problem& problem) {
-  std::string text = fmt::format("{} {}, {} rank{}", name_of(algorithm.collective), algorithm.name, problem.ranks,
-                                 problem.ranks == 1 ? "" : "s");
-  if (rooted(algorithm.collective)) text += fmt::format(", root {}", problem.root);
+  std::string text = fmt::format("{} {}, {} rank{}", name_of(algorithm.collective), algorithm.name,
+                                 problem.ranks, problem.ranks == 1 ? "" : "s");
+  if (has_root(algorithm.collective)) text += fmt::format(", root {}", problem.root);
   if (problem.lanes != 1) text += fmt::format(", {} lanes", problem.lanes);
   if (problem.radix != 2) text += fmt::format(", radix {}", problem.radix);
   if (problem.pieces != 1) text += fmt::format(", {} pieces", problem.pieces);
@@ -145,8 +156,8 @@ Report verify_algorithm(const Algorithm& algorithm, const Problem& problem, cons
   return Prover(algorithm, problem, options).run();
 }
 
-Report verify_programs(const Algorithm& algorithm, const Problem& problem, const std::vector<Program>& programs,
-                       const ProofOptions& options) {
+Report verify_programs(const Algorithm& algorithm, const Problem& problem,
+                       const std::vector<Program>& programs, const ProofOptions& options) {
   return Prover(algorithm, problem, options).run(programs);
 }
 

@@ -4,138 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
 
+#include "verify/access_log.hpp"
 #include "verify/values.hpp"
 
 namespace tamaki::proof {
 namespace {
-
-constexpr std::size_t kMaxQuestions = std::size_t{1} << 25;
-
-/// Who has read and written a cell since when it matters, and which direct accesses of it are under way.
-///
-/// An access that a later write of the cell comes after needs no comparison with what follows that write: order is
-/// transitive. With empty chunks that holds only for accesses of the same logical chunk, as a step on an empty chunk is
-/// skipped; `options.empty_chunks` keeps the others too.
-class AccessLog {
- public:
-  AccessLog(const Flat& flat, const VerifyOptions& options, Replay* result, std::vector<Finding>* findings)
-      : flat_(flat), direct_(options.direct), exact_(options.empty_chunks), limit_(options.limit), result_(*result),
-        findings_(*findings), writers_(flat.cell_count, -1), readers_(flat.cell_count, -1) {
-    if (!direct_) return;
-    late_count_.assign(flat.cell_count, 0);
-    late_sender_.assign(flat.cell_count, -1);
-    early_.assign(flat.cell_count, -1);
-    for (const Fifo& f : flat.fifos)
-      if (f.receives > 0) heard_.insert(pair(f.destination, f.source));
-  }
-
-  /// `chunk`: logical number of the data.
-  void read(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
-    if (direct_ && early_[cell] >= 0) early_conflict(node, cell, "reads");
-    for (std::int32_t i = writers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, true, false, false});
-    add_reader(node, cell, chunk);
-  }
-  void write(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
-    check_write(node, cell, chunk, false);
-    drop(readers_[cell], chunk);
-    drop(writers_[cell], chunk);
-    add(writers_[cell], node, chunk);
-  }
-
-  /// A message whose data may stay in `cell` until `receives` says so.
-  void late_read_begins(std::int32_t sender, std::int32_t cell) {
-    ++late_count_[cell];
-    late_sender_[cell] = sender;
-  }
-  void late_read_ends(std::int32_t receiver, std::int32_t cell, std::int64_t chunk) {
-    --late_count_[cell];
-    add_reader(receiver, cell, chunk);
-  }
-  /// A message that may be written to `cell` by `sender` now, at the latest when it is received. With slices, a sender
-  /// that hears from the receiver at all may have heard from it when it sends.
-  bool may_write_early(std::int32_t sender_rank, std::int32_t receiver_rank) const {
-    return heard_.count(pair(sender_rank, receiver_rank)) > 0;
-  }
-  void early_write_begins(std::int32_t sender, std::int32_t cell, std::int64_t chunk) {
-    check_write(sender, cell, chunk, true);
-    early_[cell] = sender;
-  }
-  void early_write_ends(std::int32_t sender, std::int32_t cell) {
-    if (early_[cell] == sender) early_[cell] = -1;
-  }
-
- private:
-  struct Access {
-    std::int32_t node, next;
-    std::int64_t chunk;
-  };
-  static std::uint64_t pair(std::int32_t a, std::int32_t b) { return std::uint64_t(a) << 32 | static_cast<std::uint32_t>(b); }
-
-  void check_write(std::int32_t node, std::int32_t cell, std::int64_t chunk, bool direct) {
-    if (direct_ && late_count_[cell] > 0)
-      say(node, fmt::format("writes {} while the message of {} may still be read from there (direct mode)",
-                            flat_.describe_cell(cell), flat_.describe(late_sender_[cell])));
-    if (direct_ && early_[cell] >= 0) early_conflict(node, cell, "writes");
-    for (std::int32_t i = writers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, true, true, direct});
-    for (std::int32_t i = readers_[cell]; i >= 0; i = pool_[i].next) ask(pool_[i], node, chunk, {cell, false, true, direct});
-  }
-  void early_conflict(std::int32_t node, std::int32_t cell, const char* does) {
-    say(node, fmt::format("{} {} while the message of {} may be written there at any time (direct mode)", does,
-                          flat_.describe_cell(cell), flat_.describe(early_[cell])));
-  }
-  void add_reader(std::int32_t node, std::int32_t cell, std::int64_t chunk) {
-    // A later read of the same lane and chunk stands for the earlier one.
-    for (std::int32_t i = readers_[cell], seen = 0; i >= 0 && seen < 4; i = pool_[i].next, ++seen)
-      if (pool_[i].chunk == chunk && flat_.nodes[pool_[i].node].lane == flat_.nodes[node].lane) {
-        pool_[i].node = node;
-        return;
-      }
-    add(readers_[cell], node, chunk);
-  }
-  void add(std::int32_t& list, std::int32_t node, std::int64_t chunk) {
-    if (free_.empty()) {
-      free_.push_back(static_cast<std::int32_t>(pool_.size()));
-      pool_.push_back({});
-    }
-    const std::int32_t place = free_.back();
-    free_.pop_back();
-    pool_[place] = {node, list, chunk};
-    list = place;
-  }
-  void drop(std::int32_t& list, std::int64_t chunk) {
-    std::int32_t kept = -1;
-    for (std::int32_t i = list; i >= 0;) {
-      const std::int32_t next = pool_[i].next;
-      if (exact_ && pool_[i].chunk != chunk) pool_[i].next = kept, kept = i;
-      else free_.push_back(i);
-      i = next;
-    }
-    list = kept;
-  }
-  void ask(const Access& before, std::int32_t after, std::int64_t chunk, Conflict conflict) {
-    if (flat_.nodes[before.node].lane == flat_.nodes[after].lane) return;
-    if (result_.questions.size() >= kMaxQuestions) return say(after, "too many pairs of accesses to prove their order");
-    conflict.first_chunk = before.chunk;
-    conflict.second_chunk = chunk;
-    result_.questions.push_back({before.node, after});
-    result_.conflicts.push_back(conflict);
-  }
-  void say(std::int32_t node, std::string text) {
-    if (findings_.size() < limit_) findings_.push_back(flat_.finding(node, std::move(text)));
-  }
-
-  const Flat& flat_;
-  const bool direct_, exact_;
-  const std::size_t limit_;
-  Replay& result_;
-  std::vector<Finding>& findings_;
-  std::vector<std::int32_t> writers_, readers_;  // of each cell: first in its list
-  std::vector<std::int32_t> late_count_, late_sender_, early_, free_;
-  std::vector<Access> pool_;
-  std::unordered_set<std::uint64_t> heard_;
-};
 
 /// Values of messages in flight, in blocks of one width each.
 class MessagePool {
@@ -168,10 +42,18 @@ class Replayer {
  public:
   Replayer(const Flat& flat, const Progress& progress, const VerifyOptions& options, Replay* result,
            std::vector<Finding>* findings)
-      : flat_(flat), progress_(progress), options_(options), result_(*result), findings_(*findings),
-        sets_(static_cast<int>(flat.programs.size())), values_(flat.cell_count), messages_(flat.nodes.size()),
-        log_(flat, options, result, findings), head_(flat.programs[0]),
-        reducing_(reduces(head_.collective)), barrier_(head_.collective == Collective::barrier) {
+      : flat_(flat),
+        progress_(progress),
+        options_(options),
+        result_(*result),
+        findings_(*findings),
+        sets_(static_cast<int>(flat.programs.size())),
+        values_(flat.cell_count),
+        messages_(flat.nodes.size()),
+        log_(flat, options, result, findings),
+        head_(flat.programs[0]),
+        reducing_(reduces(head_.collective)),
+        barrier_(head_.collective == Collective::barrier) {
     // With one lane a rank nothing is concurrent, except in direct mode.
     tracked_ = options.direct || flat.lanes.size() > flat.programs.size();
   }
@@ -194,8 +76,11 @@ class Replayer {
   void place_inputs() {
     for (const Program& p : flat_.programs)
       for (std::int32_t c = 0; c < p.chunks_of(Buffer::input); ++c)
-        values_[flat_.cells[p.rank].input + c] = {.chunk = logical_chunk(p, Buffer::input, c), .ranks = sets_.single(p.rank),
-                                                  .expression = leaf_expression(p.rank), .raw = true, .ordered = true,
+        values_[flat_.cells[p.rank].input + c] = {.chunk = logical_chunk(p, Buffer::input, c),
+                                                  .ranks = sets_.single(p.rank),
+                                                  .expression = leaf_expression(p.rank),
+                                                  .raw = true,
+                                                  .ordered = true,
                                                   .canonical = p.ranks == 1};
   }
 
@@ -203,9 +88,10 @@ class Replayer {
   std::string chunk_text(std::int64_t logical) const {
     if (!has_blocks(head_.collective)) return fmt::format("chunk {}", logical);
     const std::int64_t block = logical / head_.chunks, part = logical % head_.chunks;
-    const std::string what = head_.collective == Collective::alltoall
-                                 ? fmt::format("the block from {} to {}", block / head_.ranks, block % head_.ranks)
-                                 : fmt::format("block {}", block);
+    const std::string what =
+        head_.collective == Collective::alltoall
+            ? fmt::format("the block from {} to {}", block / head_.ranks, block % head_.ranks)
+            : fmt::format("block {}", block);
     return head_.chunks == 1 ? what : fmt::format("part {} of {}", part, what);
   }
 
@@ -240,8 +126,10 @@ class Replayer {
       }
       for (int w = 0; w < s.width; ++w) {
         const std::int32_t cell = operands[k].cell + w;
-        // In place, a move of a chunk onto itself is left out; not so where a scalar may have to be multiplied in.
-        if (options_.in_place && !reducing_ && s.sources == 1 && operands[0].cell == operands[k].cell) continue;
+        // In place, a move of a chunk onto itself is left out; not so where a scalar may have to be
+        // multiplied in.
+        if (options_.in_place && !reducing_ && s.sources == 1 && operands[0].cell == operands[k].cell)
+          continue;
         values_[cell] = results_[w];
         if (tracked_) log_.write(node, cell, sized_by(node, w));
       }
@@ -274,7 +162,9 @@ class Replayer {
     const Node& n = flat_.nodes[node];
     return logical_chunk(flat_.program_of(node), n.step->extent.buffer, n.extent_chunk + w);
   }
-  bool same_size(std::int64_t a, std::int64_t b) const { return size_class(head_, a) == size_class(head_, b); }
+  bool same_size(std::int64_t a, std::int64_t b) const {
+    return size_class(head_, a) == size_class(head_, b);
+  }
   void not_exact(std::int32_t node, std::int64_t size, std::int64_t moved) {
     if (options_.uneven)
       say(node, fmt::format("moves {} with the size of {}, which differs when blocks have different sizes",
@@ -297,15 +187,17 @@ class Replayer {
         for (int w = 0; w < from.width; ++w) log_.late_read_ends(node, place + w, sized_by(node, w));
     }
     if (from.width != s.width) {
-      say(node, fmt::format("receives {} chunks, but {} sends {}", s.width, flat_.describe(sender), from.width));
+      say(node,
+          fmt::format("receives {} chunks, but {} sends {}", s.width, flat_.describe(sender), from.width));
       return false;
     }
-    if (!barrier_ && (from.extent.buffer != Buffer::input || s.extent.buffer != Buffer::output)) result_.pairwise_sizes = false;
+    if (!barrier_ && (from.extent.buffer != Buffer::input || s.extent.buffer != Buffer::output))
+      result_.pairwise_sizes = false;
     for (int w = 0; w < s.width && !barrier_; ++w) {
       const std::int64_t here = sized_by(node, w), there = sized_by(sender, w);
       if (!same_size(here, there)) {
-        say(node, fmt::format("expects a message with the size of {}, but {} sends that of {}", chunk_text(here),
-                              flat_.describe(sender), chunk_text(there)));
+        say(node, fmt::format("expects a message with the size of {}, but {} sends that of {}",
+                              chunk_text(here), flat_.describe(sender), chunk_text(there)));
         return false;
       }
       if (here != there) not_exact(node, here, there);
@@ -357,7 +249,8 @@ class Replayer {
     const std::int64_t size = sized_by(node, w);
     const FlatOperand* operands = flat_.operands.data() + flat_.nodes[node].first_operand;
     if (s.sources > 1 && !reducing_)
-      return say(node, fmt::format("combines {} sources, but {} reduces nothing", s.sources, name_of(head_.collective)));
+      return say(node, fmt::format("combines {} sources, but {} reduces nothing", s.sources,
+                                   name_of(head_.collective)));
     ExpressionFold expression;
     bool canonical = s.sources == head_.ranks;
     for (int k = 0; k < s.sources; ++k) {
@@ -365,25 +258,35 @@ class Replayer {
       const Value& v = sources_[k][w];
       const bool local = operands[k].fifo < 0;
       if (v.chunk == Value::kNothing)
-        return say(node, local ? fmt::format("reads {} before anything is written there", flat_.describe_cell(operands[k].cell + w))
+        return say(node, local ? fmt::format("reads {} before anything is written there",
+                                             flat_.describe_cell(operands[k].cell + w))
                                : std::string("receives what has never been written"));
       if (!v.known()) return;
       if (!same_size(v.chunk, size))
-        return say(node, fmt::format("takes {} with the size of {}", chunk_text(v.chunk), chunk_text(size)));
+        return say(node,
+                   fmt::format("takes {} with the size of {}", chunk_text(v.chunk), chunk_text(size)));
       if (v.chunk != size) not_exact(node, size, v.chunk);
       if (local && buffer_of(node, k) == Buffer::input && !v.raw)
-        return say(node, fmt::format("reads {} after other data was put there in place", flat_.describe_cell(operands[k].cell + w)));
+        return say(node, fmt::format("reads {} after other data was put there in place",
+                                     flat_.describe_cell(operands[k].cell + w)));
       canonical = canonical && !v.finished && v.ranks == sets_.single(k);
       if (k == 0) {
         result = v;
       } else {
-        if (v.chunk != result.chunk) return broken(result, node, fmt::format("combines {} with {}", chunk_text(result.chunk), chunk_text(v.chunk)));
-        if (v.finished || result.finished) return broken(result, node, fmt::format("combines {} with a result that is finished", chunk_text(v.chunk)));
+        if (v.chunk != result.chunk)
+          return broken(result, node,
+                        fmt::format("combines {} with {}", chunk_text(result.chunk), chunk_text(v.chunk)));
+        if (v.finished || result.finished)
+          return broken(result, node,
+                        fmt::format("combines {} with a result that is finished", chunk_text(v.chunk)));
         RankSet both;
         if (!sets_.unite(result.ranks, v.ranks, &both))
-          return broken(result, node, fmt::format("doubles the contributions of ranks {} to {}", sets_.common(result.ranks, v.ranks), chunk_text(v.chunk)));
+          return broken(result, node,
+                        fmt::format("doubles the contributions of ranks {} to {}",
+                                    sets_.common(result.ranks, v.ranks), chunk_text(v.chunk)));
         const bool follows = SetTable::is_run(result.ranks) && SetTable::is_run(v.ranks) &&
-                             SetTable::begin_of(result.ranks) + SetTable::size_of(result.ranks) == SetTable::begin_of(v.ranks);
+                             SetTable::begin_of(result.ranks) + SetTable::size_of(result.ranks) ==
+                                 SetTable::begin_of(v.ranks);
         result.ordered = result.ordered && v.ordered && follows;
         result.ranks = both;
       }
@@ -404,21 +307,28 @@ class Replayer {
     const Step& s = *flat_.nodes[node].step;
     const bool complete = result.ranks == sets_.all();
     if (s.finish) {
-      if (result.finished) return broken(result, node, fmt::format("finishes {} twice", chunk_text(result.chunk)));
+      if (result.finished)
+        return broken(result, node, fmt::format("finishes {} twice", chunk_text(result.chunk)));
       if (!complete)
-        return broken(result, node, fmt::format("finishes {} without the contributions of ranks {}", chunk_text(result.chunk), sets_.missing(result.ranks)));
+        return broken(result, node,
+                      fmt::format("finishes {} without the contributions of ranks {}",
+                                  chunk_text(result.chunk), sets_.missing(result.ranks)));
       result.finished = true;
     } else if (complete && s.sources > 1) {
-      broken(result, node, fmt::format("completes {} but is not said to finish it", chunk_text(result.chunk)));
+      broken(result, node,
+             fmt::format("completes {} but is not said to finish it", chunk_text(result.chunk)));
     }
   }
 
   int owner(std::int64_t logical) const {
     switch (head_.collective) {
       case Collective::broadcast:
-      case Collective::scatter: return head_.root;
-      case Collective::alltoall: return static_cast<int>(logical / head_.chunks / head_.ranks);
-      default: return static_cast<int>(logical / head_.chunks);
+      case Collective::scatter:
+        return head_.root;
+      case Collective::alltoall:
+        return static_cast<int>(logical / head_.chunks / head_.ranks);
+      default:
+        return static_cast<int>(logical / head_.chunks);
     }
   }
 
@@ -438,19 +348,23 @@ class Replayer {
       return;
     }
     if (v.chunk == Value::kNothing) return wrong("is never written");
-    if (v.chunk != wanted) return wrong(fmt::format("holds {} instead of {}", chunk_text(v.chunk), chunk_text(wanted)));
+    if (v.chunk != wanted)
+      return wrong(fmt::format("holds {} instead of {}", chunk_text(v.chunk), chunk_text(wanted)));
     if (!reducing_) {
       if (v.ranks != sets_.single(owner(wanted)))
-        wrong(fmt::format("holds the data of ranks {} instead of rank {}", sets_.text(v.ranks), owner(wanted)));
+        wrong(fmt::format("holds the data of ranks {} instead of rank {}", sets_.text(v.ranks),
+                          owner(wanted)));
       return;
     }
-    if (v.ranks != sets_.all()) return wrong(fmt::format("lacks the contributions of ranks {}", sets_.missing(v.ranks)));
+    if (v.ranks != sets_.all())
+      return wrong(fmt::format("lacks the contributions of ranks {}", sets_.missing(v.ranks)));
     if (!v.finished) return wrong("is complete but was never finished");
     result_.ordered = result_.ordered && v.ordered;
     result_.canonical = result_.canonical && v.canonical;
     if (options_.keeps_order && !v.ordered) return wrong("is not combined in rank order");
     if (options_.canonical && !v.canonical)
-      return wrong(fmt::format("is not made by one step with the contributions 0..{} in order", p.ranks - 1));
+      return wrong(
+          fmt::format("is not made by one step with the contributions 0..{} in order", p.ranks - 1));
     if (head_.collective != Collective::allreduce) return;
     const Value& first = values_[flat_.cells[0].output + c];
     if (v.expression != first.expression)

@@ -1,6 +1,7 @@
 #pragma once
-// Runs the flat programs on symbolic data, in one order that stands for all (see progress.hpp and order.hpp): proves
-// values, sizes, hints and results, and notes the pairs of accesses whose order must be proved.
+// Runs the flat programs on symbolic data, in one order that stands for all (see progress.hpp and
+// order.hpp): proves values, sizes, hints and results, and notes the pairs of accesses whose order must be
+// proved.
 
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace tamaki::proof {
 struct Conflict {
   std::int32_t cell = -1;
   bool first_writes = false, second_writes = false;
-  bool direct = false;  // one of them is an access of direct mode
+  bool direct = false;                             // one of them is an access of direct mode
   std::int64_t first_chunk = 0, second_chunk = 0;  // logical numbers of the data
 };
 

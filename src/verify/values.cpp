@@ -62,7 +62,8 @@ RankSet SetTable::intern(const std::vector<std::uint64_t>& words) {
   std::uint64_t hash = 0;
   for (std::uint64_t w : words) hash = mix(hash ^ w);
   for (auto [i, end] = by_hash_.equal_range(hash); i != end; ++i)
-    if (std::equal(words.begin(), words.end(), pool_.begin() + i->second * words_)) return kTable | i->second;
+    if (std::equal(words.begin(), words.end(), pool_.begin() + i->second * words_))
+      return kTable | i->second;
   const std::uint64_t number = pool_.size() / words_;
   pool_.insert(pool_.end(), words.begin(), words.end());
   by_hash_.emplace(hash, number);
@@ -113,9 +114,12 @@ std::uint64_t leaf_expression(int rank) { return mix(static_cast<std::uint64_t>(
 
 void ExpressionFold::add(std::uint64_t source) {
   // a op b and b op a have the same bits; further sources are combined with that result in turn.
-  if (count_ == 0) value_ = source;
-  else if (count_ == 1) value_ = mix(std::min(value_, source) ^ mix(std::max(value_, source)));
-  else value_ = mix(value_ ^ mix(source ^ 0xa5a5a5a5a5a5a5a5u));
+  if (count_ == 0)
+    value_ = source;
+  else if (count_ == 1)
+    value_ = mix(std::min(value_, source) ^ mix(std::max(value_, source)));
+  else
+    value_ = mix(value_ ^ mix(source ^ 0xa5a5a5a5a5a5a5a5u));
   ++count_;
 }
 

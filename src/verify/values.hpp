@@ -1,6 +1,6 @@
 #pragma once
-// What the proof knows of the data in a chunk: which logical chunk it is, whose contributions it holds, in which order
-// and association they were combined.
+// What the proof knows of the data in a chunk: which logical chunk it is, whose contributions it holds, in
+// which order and association they were combined.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace tamaki::proof {
 
-/// A set of ranks. Runs of consecutive ranks (round the end too) are numbers, other sets are kept in a SetTable.
+/// A set of ranks. Runs of consecutive ranks (round the end too) are numbers, other sets are kept in a
+/// SetTable.
 using RankSet = std::uint64_t;
 
 class SetTable {
@@ -37,7 +38,9 @@ class SetTable {
     bool operator==(const Pair&) const = default;
   };
   struct PairHash {
-    std::size_t operator()(const Pair& p) const { return (p.a * 0x9e3779b97f4a7c15u) ^ (p.b + (p.a >> 29)); }
+    std::size_t operator()(const Pair& p) const {
+      return (p.a * 0x9e3779b97f4a7c15u) ^ (p.b + (p.a >> 29));
+    }
   };
   void add_to(RankSet set, std::uint64_t* words) const;
   RankSet intern(const std::vector<std::uint64_t>& words);
@@ -57,7 +60,7 @@ struct Value {
   std::int64_t chunk = kNothing;                // logical number
   RankSet ranks = 0;
   std::uint64_t expression = 0;  // equal where the same roundings happen in the same order: equal bits
-  bool raw = false;        // the input as the caller gave it, in its place
+  bool raw = false;              // the input as the caller gave it, in its place
   bool ordered = false;          // combined in rank order, without gaps
   bool canonical = false;        // made by one step out of single contributions 0..p-1
   bool finished = false;

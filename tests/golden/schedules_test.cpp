@@ -1,5 +1,6 @@
-// The schedules of every algorithm for 4 ranks as text, against tests/golden/schedules/<collective>_<name>.txt. A change
-// of an algorithm shows as a difference there, to be read before it is accepted.
+// The schedules of every algorithm for 4 ranks as text, against
+// tests/golden/schedules/<collective>_<name>.txt. A change of an algorithm shows as a difference there, to
+// be read before it is accepted.
 //
 // To write the files anew, from the root of the sources:
 //   TAMAKI_GOLDEN_WRITE=1 <build>/tests/golden_tests --gtest_filter='*Golden*' && git diff tests/golden
@@ -19,11 +20,14 @@ namespace {
 
 const std::filesystem::path kFolder = std::filesystem::path(TAMAKI_SOURCE_DIR) / "tests/golden/schedules";
 
-std::string file_name(const Algorithm& a) { return std::string(name_of(a.collective)) + "_" + std::string(a.name) + ".txt"; }
+std::string file_name(const Algorithm& a) {
+  return std::string(name_of(a.collective)) + "_" + std::string(a.name) + ".txt";
+}
 
 std::string schedule_text(const Algorithm& algorithm) {
   const Problem problem{.collective = algorithm.collective, .ranks = 4};
-  if (const std::string reason = algorithm.refuses(problem); !reason.empty()) return "refused: " + reason + "\n";
+  if (const std::string reason = algorithm.refuses(problem); !reason.empty())
+    return "refused: " + reason + "\n";
   std::vector<Program> programs;
   for (int r = 0; r < 4; ++r) programs.push_back(algorithm.build(Topology::flat(4), problem, r));
   return print(programs);
@@ -42,11 +46,16 @@ TEST_P(GoldenSchedule, isAsItWas) {
   ASSERT_TRUE(file) << "missing " << path << "; the head of this file says how to write it";
   std::stringstream then;
   then << file.rdbuf();
-  EXPECT_EQ(now, then.str()) << "differs from " << path << "; the head of this file says how to write it anew";
+  EXPECT_EQ(now, then.str()) << "differs from " << path
+                             << "; the head of this file says how to write it anew";
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, GoldenSchedule, testing::ValuesIn(all_algorithms().begin(), all_algorithms().end()),
-                         [](const auto& a) { return std::string(name_of(a.param->collective)) + "_" + std::string(a.param->name); });
+INSTANTIATE_TEST_SUITE_P(Golden, GoldenSchedule,
+                         testing::ValuesIn(all_algorithms().begin(), all_algorithms().end()),
+                         [](const auto& a) {
+                           return std::string(name_of(a.param->collective)) + "_" +
+                                  std::string(a.param->name);
+                         });
 
 TEST(GoldenFolder, holdsNoFileOfAnAlgorithmThatIsGone) {
   std::set<std::string> known;

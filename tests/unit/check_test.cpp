@@ -34,12 +34,14 @@ TEST(Check, findsNothingInTheBuiltPrograms) {
       const Problem problem{.collective = algorithm->collective, .ranks = ranks, .lanes = 2, .pieces = 2};
       if (!algorithm->refuses(problem).empty()) continue;
       for (int rank = 0; rank < ranks; ++rank)
-        EXPECT_EQ(first(algorithm->build(Topology::flat(ranks), problem, rank)), "") << algorithm->name << " " << ranks;
+        EXPECT_EQ(first(algorithm->build(Topology::flat(ranks), problem, rank)), "")
+            << algorithm->name << " " << ranks;
     }
 }
 
 TEST(Check, namesPlaceAndRange) {
-  const auto one = [](std::initializer_list<Operand> sources, std::initializer_list<Operand> destinations, StepOptions options = {}) {
+  const auto one = [](std::initializer_list<Operand> sources, std::initializer_list<Operand> destinations,
+                      StepOptions options = {}) {
     return first(sample([&](Builder& b) { b.lane().step(sources, destinations, options); }));
   };
   EXPECT_EQ(one({in(0)}, {out(0)}), "");
@@ -48,14 +50,18 @@ TEST(Check, namesPlaceAndRange) {
   EXPECT_EQ(one({in(0)}, {in(1)}), "rank 1 lane 0 step 0: writes to the input");
   EXPECT_EQ(one({in(0)}, {to(4)}), "rank 1 lane 0 step 0: peer 4 is not in 0..3");
   EXPECT_EQ(one({in(0)}, {to(1)}), "rank 1 lane 0 step 0: sends or receives a message of its own rank");
-  EXPECT_EQ(one({in(0)}, {to(2)}, {.width = 3}), "rank 1 lane 0 step 0: width 3 is not in 1..2 (max_width)");
-  EXPECT_EQ(one({in(0)}, {to(2, out(7))}), "rank 1 lane 0 step 0: the peer's output 7..7 is outside of 0..3");
+  EXPECT_EQ(one({in(0)}, {to(2)}, {.width = 3}),
+            "rank 1 lane 0 step 0: width 3 is not in 1..2 (max_width)");
+  EXPECT_EQ(one({in(0)}, {to(2, out(7))}),
+            "rank 1 lane 0 step 0: the peer's output 7..7 is outside of 0..3");
   EXPECT_EQ(one({from(0)}, {tmp(0)}), "rank 1 lane 0 step 0: its size is not given (extent)");
-  EXPECT_EQ(one({from(0)}, {tmp(2)}, {.size_of = in(0)}), "rank 1 lane 0 step 0: scratch 2..2 is outside of 0..1");
+  EXPECT_EQ(one({from(0)}, {tmp(2)}, {.size_of = in(0)}),
+            "rank 1 lane 0 step 0: scratch 2..2 is outside of 0..1");
   EXPECT_EQ(one({in(0)}, {out(1)}), "rank 1 lane 0 step 0: moves output 1 with the size of input 0");
   EXPECT_EQ(one({from(0), from(0)}, {out(1)}), "rank 1 lane 0 step 0: uses the FIFO from 0 twice");
   EXPECT_EQ(one({in(0), in(0)}, {out(0)}), "rank 1 lane 0 step 0: operands overlap at input 0");
-  EXPECT_EQ(one({in(0)}, {out(0)}, {.finish = true}), "rank 1 lane 0 step 0: is said to finish a result, but combines nothing");
+  EXPECT_EQ(one({in(0)}, {out(0)}, {.finish = true}),
+            "rank 1 lane 0 step 0: is said to finish a result, but combines nothing");
   EXPECT_EQ(one({}, {out(0)}), "rank 1 lane 0 step 0: has no source");
   EXPECT_EQ(one({in(0)}, {}), "rank 1 lane 0 step 0: has no destination");
 }
@@ -72,8 +78,10 @@ TEST(Check, followsLoopsToTheIterationThatLeavesTheBounds) {
   EXPECT_EQ(loop(5, 0, in(0, 1)), "rank 1 lane 0 step 4: input 4..4 is outside of 0..3");
   EXPECT_EQ(loop(3, 0, in(1, -1)), "rank 1 lane 0 step 2: input -1..-1 is outside of 0..3");
   EXPECT_EQ(loop(9, 8, in(1, 1)), "rank 1 lane 0 step 3: input 4..4 is outside of 0..3");
-  EXPECT_EQ(loop(3, 0, in(0, std::numeric_limits<int>::max())), "rank 1 lane 0 step 1: input 2147483647..2147483647 is outside of 0..3");
-  EXPECT_NE(loop(std::numeric_limits<int>::max(), 4, in(0, 1)).find("steps with loops unrolled"), std::string::npos);
+  EXPECT_EQ(loop(3, 0, in(0, std::numeric_limits<int>::max())),
+            "rank 1 lane 0 step 1: input 2147483647..2147483647 is outside of 0..3");
+  EXPECT_NE(loop(std::numeric_limits<int>::max(), 4, in(0, 1)).find("steps with loops unrolled"),
+            std::string::npos);
 }
 
 TEST(Check, dependenciesExistAndFormNoCycle) {
@@ -88,7 +96,8 @@ TEST(Check, dependenciesExistAndFormNoCycle) {
     }));
   };
   EXPECT_EQ(two_lanes(2, 0), "rank 1 lane 0 step 0: depends on step 2 of lane 1, which has 2 steps");
-  EXPECT_EQ(two_lanes(0, 0), "rank 1 lane 0 step 0: waits for lane 1 step 0, which waits, directly or not, for this step");
+  EXPECT_EQ(two_lanes(0, 0),
+            "rank 1 lane 0 step 0: waits for lane 1 step 0, which waits, directly or not, for this step");
   const StepId itself{0, 0};
   EXPECT_NE(first(sample([&](Builder& b) { b.lane().copy(in(0), out(0), {.after = {&itself, 1}}); })), "");
 }
@@ -102,7 +111,11 @@ TEST(Check, headersAndRangesOfGarbage) {
   };
   EXPECT_EQ(with([](Program& q) { q.rank = 4; }), "rank 4: rank 4 is not in 0..3");
   EXPECT_EQ(with([](Program& q) { q.ranks = 0; }).find("rank 1: 0 ranks"), 0u);
-  EXPECT_NE(with([](Program& q) { q.ranks = 1 << 20; q.chunks = 1 << 20; }), "");
+  EXPECT_NE(with([](Program& q) {
+              q.ranks = 1 << 20;
+              q.chunks = 1 << 20;
+            }),
+            "");
   EXPECT_NE(with([](Program& q) { q.steps[0].sources = 9; }), "");
   EXPECT_NE(with([](Program& q) { q.steps[0].first_operand = -1; }), "");
   EXPECT_NE(with([](Program& q) { q.lanes[0].blocks[0].end = 7; }), "");

@@ -28,13 +28,17 @@ Program plain_ring(int p, int rank, bool with_loops) {
     lane.recv(from(previous), out(c, stride));
     lane.send(out(c, stride), to(next));
   };
-  if (with_loops) lane.repeat(p - 2, p, [&] { reduce(chunk(1), -1); });
-  else for (int s = 1; s < p - 1; ++s) reduce(chunk(s), 0);
+  if (with_loops)
+    lane.repeat(p - 2, p, [&] { reduce(chunk(1), -1); });
+  else
+    for (int s = 1; s < p - 1; ++s) reduce(chunk(s), 0);
   lane.recv(from(previous), tmp(0), {.size_of = in(chunk(p - 1))});
   lane.step({tmp(0), in(chunk(p - 1))}, {out(chunk(p - 1))}, {.finish = true});
   lane.send(out(chunk(p - 1)), to(next));
-  if (with_loops) lane.repeat(p - 2, p, [&] { forward(chunk(p), -1); });
-  else for (int s = p; s < 2 * p - 2; ++s) forward(chunk(s), 0);
+  if (with_loops)
+    lane.repeat(p - 2, p, [&] { forward(chunk(p), -1); });
+  else
+    for (int s = p; s < 2 * p - 2; ++s) forward(chunk(s), 0);
   lane.recv(from(previous), out(chunk(2 * p - 2)));
   return b.take();
 }
@@ -65,7 +69,8 @@ TEST(Fuse, keepsTheMeaning) {
       }
       for (bool in_place : {false, true}) {
         EXPECT_EQ(verify(plain, {.in_place = in_place}).text().find("finding"), std::string::npos);
-        const Report report = verify(fused, {.in_place = in_place, .direct = !in_place, .uneven = true, .empty_chunks = true});
+        const Report report = verify(
+            fused, {.in_place = in_place, .direct = !in_place, .uneven = true, .empty_chunks = true});
         EXPECT_TRUE(report.ok()) << report.text();
         EXPECT_EQ(test::interpret(fused, {.slots = 2, .in_place = in_place, .seed = 3}), "");
       }
@@ -90,29 +95,43 @@ TEST(Fuse, dropsNoScratchThatIsReadLater) {
     if (read_again) lane.copy(tmp(0), out(0));
     if (other_lane || awaited) {
       auto other = b.lane();
-      if (awaited) other.copy(in(1), out(1), {.after = {&reduced, 1}});
-      else other.copy(tmp(0), out(1), {.size_of = out(1)});
+      if (awaited)
+        other.copy(in(1), out(1), {.after = {&reduced, 1}});
+      else
+        other.copy(tmp(0), out(1), {.size_of = out(1)});
     }
     return fuse(b.take());
   };
-  EXPECT_NE(print(steps(false, false, false)).find("recv_reduce_send       from 0, input 0 -> to 2"), std::string::npos);
+  EXPECT_NE(print(steps(false, false, false)).find("recv_reduce_send       from 0, input 0 -> to 2"),
+            std::string::npos);
   // Read again in this lane: kept, and written together with what read it.
-  EXPECT_NE(print(steps(true, false, false)).find("recv_reduce_copy_send  from 0, input 0 -> to 2, output 0"), std::string::npos)
+  EXPECT_NE(
+      print(steps(true, false, false)).find("recv_reduce_copy_send  from 0, input 0 -> to 2, output 0"),
+      std::string::npos)
       << print(steps(true, false, false));
-  EXPECT_NE(print(steps(false, true, false)).find("scratch 0, to 2"), std::string::npos) << print(steps(false, true, false));
-  // Another lane waits for the reduction: what follows it stays apart, and the number is that of the fused step.
+  EXPECT_NE(print(steps(false, true, false)).find("scratch 0, to 2"), std::string::npos)
+      << print(steps(false, true, false));
+  // Another lane waits for the reduction: what follows it stays apart, and the number is that of the fused
+  // step.
   const std::string text = print(steps(false, false, true));
-  EXPECT_NE(text.find("  0     recv_reduce            from 0, input 0 -> scratch 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("  0     recv_reduce            from 0, input 0 -> scratch 0"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("after 0:0"), std::string::npos) << text;
 }
 
-/// The program with every step taken apart: messages are received into scratch, combined, and sent by steps of their own.
+/// The program with every step taken apart: messages are received into scratch, combined, and sent by steps
+/// of their own.
 Program taken_apart(const Program& whole) {
   int most = 0;
   for (const Step& s : whole.steps) most = std::max<int>(most, s.sources);
-  Builder b({.algorithm = whole.algorithm, .collective = whole.collective, .ranks = whole.ranks, .rank = whole.rank,
-             .root = whole.root, .chunks = whole.chunks, .scratch_chunks = whole.scratch_chunks + (most + 1) * whole.max_width *
-                                                                                static_cast<int>(whole.lanes.size()),
+  Builder b({.algorithm = whole.algorithm,
+             .collective = whole.collective,
+             .ranks = whole.ranks,
+             .rank = whole.rank,
+             .root = whole.root,
+             .chunks = whole.chunks,
+             .scratch_chunks =
+                 whole.scratch_chunks + (most + 1) * whole.max_width * static_cast<int>(whole.lanes.size()),
              .max_width = whole.max_width});
   std::vector<std::vector<StepId>> last(whole.lanes.size());  // of each step of the whole program
   int free = whole.scratch_chunks;
@@ -127,16 +146,20 @@ Program taken_apart(const Program& whole) {
         std::vector<Operand> sources(s.sources, s.sources + s.step->sources), kept, sent;
         for (int d = 0; d < s.step->destinations; ++d)
           (s.destinations[d].kind == Operand::Kind::peer ? sent : kept).push_back(s.destinations[d]);
-        const bool plain = sources.size() == 1 && (sent.empty() || (kept.empty() && sent.size() == 1 && sources[0].kind == Operand::Kind::local));
+        const bool plain =
+            sources.size() == 1 &&
+            (sent.empty() || (kept.empty() && sent.size() == 1 && sources[0].kind == Operand::Kind::local));
         std::vector<StepId> after;
         if (pass == 1)
           for (int d = 0; d < s.step->dependencies; ++d) {
             const Dependency& need = whole.dependencies[s.step->first_dependency + d];
             after.push_back(last[need.lane][need.step]);
           }
-        StepOptions options{.width = s.step->width, .after = after,
+        StepOptions options{.width = s.step->width,
+                            .after = after,
                             .size_of = {.buffer = s.extent.buffer, .chunk = s.extent.chunk}};
-        const auto add = [&](const std::vector<Operand>& from_these, const std::vector<Operand>& to_these, bool finish) {
+        const auto add = [&](const std::vector<Operand>& from_these, const std::vector<Operand>& to_these,
+                             bool finish) {
           options.finish = finish;
           if (pass == 1) lanes[l].step(from_these, to_these, options);
           ++number;
@@ -168,7 +191,8 @@ TEST(Fuse, everyAlgorithmTakenApartIsPutTogetherAgain) {
   int apart_steps = 0, fused_steps = 0, whole_steps = 0;
   for (const Algorithm* algorithm : all_algorithms())
     for (int p : {2, 3, 4, 6, 8}) {
-      if (algorithm->collective == Collective::barrier) continue;  // reads scratch that holds nothing, on purpose
+      if (algorithm->collective == Collective::barrier)
+        continue;  // reads scratch that holds nothing, on purpose
       const Problem problem{.collective = algorithm->collective, .ranks = p};
       if (!algorithm->refuses(problem).empty()) continue;
       std::vector<Program> fused;
@@ -182,9 +206,11 @@ TEST(Fuse, everyAlgorithmTakenApartIsPutTogetherAgain) {
         whole_steps += static_cast<int>(whole.steps.size());
         apart_steps += static_cast<int>(apart.steps.size());
         fused_steps += static_cast<int>(fused.back().steps.size());
-        EXPECT_LE(fused.back().steps.size(), whole.steps.size()) << describe(*algorithm, problem) << "\n" << print(whole) << print(fused.back());
+        EXPECT_LE(fused.back().steps.size(), whole.steps.size()) << describe(*algorithm, problem) << "\n"
+                                                                 << print(whole) << print(fused.back());
       }
-      Algorithm promised = *algorithm;  // the copies through scratch touch other memory: only the meaning must stay
+      Algorithm promised =
+          *algorithm;  // the copies through scratch touch other memory: only the meaning must stay
       promised.direct_in_place_safe = promised.direct_safe = false;
       const Report report = verify_programs(promised, problem, fused, {.fused = false});
       EXPECT_TRUE(report.ok()) << report.text();

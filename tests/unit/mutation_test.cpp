@@ -1,6 +1,6 @@
-// Schedules with one fault put in: the proof must reject each one that changes the meaning. Which ones do not is judged
-// by the reference interpreter, which knows nothing of the proof: it runs every mutant that was accepted in every mode
-// that was proved, with many interleavings, and must find nothing.
+// Schedules with one fault put in: the proof must reject each one that changes the meaning. Which ones do
+// not is judged by the reference interpreter, which knows nothing of the proof: it runs every mutant that
+// was accepted in every mode that was proved, with many interleavings, and must find nothing.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -25,8 +25,9 @@ std::vector<Program> build_all(const Algorithm& algorithm, const Problem& proble
 
 std::vector<Problem> problems(const Algorithm& algorithm) {
   std::vector<Problem> all;
-  for (Problem q : {Problem{.ranks = 2}, Problem{.ranks = 4}, Problem{.ranks = 5, .root = 2, .commutative = false},
-                    Problem{.ranks = 3, .lanes = 2, .pieces = 2}, Problem{.ranks = 6, .lanes = 2, .radix = 3}}) {
+  for (Problem q :
+       {Problem{.ranks = 2}, Problem{.ranks = 4}, Problem{.ranks = 5, .root = 2, .commutative = false},
+        Problem{.ranks = 3, .lanes = 2, .pieces = 2}, Problem{.ranks = 6, .lanes = 2, .radix = 3}}) {
     q.collective = algorithm.collective;
     if (!reduces(q.collective) || !algorithm.keeps_order) q.commutative = true;
     const bool rooted = q.collective == Collective::reduce || q.collective == Collective::broadcast ||
@@ -37,8 +38,10 @@ std::vector<Problem> problems(const Algorithm& algorithm) {
   return all;
 }
 
-/// What the interpreter says against the programs in any mode that the algorithm promises; empty if nothing.
-std::string second_opinion(const Algorithm& algorithm, const Problem& problem, const std::vector<Program>& programs) {
+/// What the interpreter says against the programs in any mode that the algorithm promises; empty if
+/// nothing.
+std::string second_opinion(const Algorithm& algorithm, const Problem& problem,
+                           const std::vector<Program>& programs) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
     for (bool in_place : {false, true})
       for (bool direct : {false, true})
@@ -47,12 +50,18 @@ std::string second_opinion(const Algorithm& algorithm, const Problem& problem, c
           if (direct && !(in_place ? algorithm.direct_in_place_safe : algorithm.direct_safe)) continue;
           if (uneven && !algorithm.uneven_safe) continue;
           const std::string complaint = test::interpret(
-              programs, {.slices = 1 + static_cast<int>(seed % 3), .slots = 2 + static_cast<int>(seed % 2), .in_place = in_place,
-                         .direct = direct, .uneven = uneven,
-                         .keeps_order = algorithm.canonical || (algorithm.keeps_order && !problem.commutative),
-                         .canonical = algorithm.canonical, .seed = seed * 7919});
+              programs,
+              {.slices = 1 + static_cast<int>(seed % 3),
+               .slots = 2 + static_cast<int>(seed % 2),
+               .in_place = in_place,
+               .direct = direct,
+               .uneven = uneven,
+               .keeps_order = algorithm.canonical || (algorithm.keeps_order && !problem.commutative),
+               .canonical = algorithm.canonical,
+               .seed = seed * 7919});
           if (!complaint.empty())
-            return complaint + (in_place ? " (in place)" : "") + (direct ? " (direct)" : "") + (uneven ? " (uneven)" : "");
+            return complaint + (in_place ? " (in place)" : "") + (direct ? " (direct)" : "") +
+                   (uneven ? " (uneven)" : "");
         }
   return {};
 }
@@ -64,7 +73,8 @@ TEST(Mutation, everyChangeOfMeaningIsRejected) {
   for (const Algorithm* algorithm : all_algorithms())
     for (const Problem& problem : problems(*algorithm)) {
       const std::vector<Program> original = build_all(*algorithm, problem);
-      ASSERT_TRUE(verify_programs(*algorithm, problem, original, {.fused = false}).ok()) << describe(*algorithm, problem);
+      ASSERT_TRUE(verify_programs(*algorithm, problem, original, {.fused = false}).ok())
+          << describe(*algorithm, problem);
       for (int kind = 0; kind < kMutationKinds; ++kind)
         for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
           std::vector<Program> mutant = original;
@@ -85,12 +95,13 @@ TEST(Mutation, everyChangeOfMeaningIsRejected) {
             continue;
           }
           const std::string complaint = second_opinion(*algorithm, problem, mutant);
-          EXPECT_EQ(complaint, "") << describe(*algorithm, problem) << ", seed " << seed << ": " << mutation.text
-                                   << "\nwas accepted by the proof";
+          EXPECT_EQ(complaint, "") << describe(*algorithm, problem) << ", seed " << seed << ": "
+                                   << mutation.text << "\nwas accepted by the proof";
           ++equivalent, ++counts.second;
         }
     }
-  std::printf("%d mutants rejected, %d accepted and confirmed equivalent, %d unchanged\n", rejected, equivalent, same);
+  std::printf("%d mutants rejected, %d accepted and confirmed equivalent, %d unchanged\n", rejected,
+              equivalent, same);
   for (const auto& [kind, counts] : by_kind)
     std::printf("  %-18s %5d rejected %4d equivalent\n", kind.c_str(), counts.first, counts.second);
   EXPECT_GE(rejected, 500);
@@ -101,7 +112,8 @@ TEST(Mutation, sameSeedMakesTheSameMutant) {
   const std::vector<Program> original = build_all(*ring, {.ranks = 4});
   for (int kind = 0; kind < kMutationKinds; ++kind) {
     std::vector<Program> a = original, b = original;
-    const Mutation first = mutate(&a, static_cast<MutationKind>(kind), 5), second = mutate(&b, static_cast<MutationKind>(kind), 5);
+    const Mutation first = mutate(&a, static_cast<MutationKind>(kind), 5),
+                   second = mutate(&b, static_cast<MutationKind>(kind), 5);
     EXPECT_EQ(first.text, second.text);
     EXPECT_EQ(a, b);
   }
@@ -117,8 +129,11 @@ TEST(Mutation, severalFaultsAtOnceNeverCrashTheProof) {
       std::vector<Program> mutant = build_all(*algorithm, problem);
       for (int k = 0; k < 4; ++k) {
         // Only garbage may be put on top of garbage: the others walk the program.
-        const bool sound = std::all_of(mutant.begin(), mutant.end(), [](const Program& p) { return check(p).empty(); });
-        mutate(&mutant, sound ? static_cast<MutationKind>(random() % kMutationKinds) : MutationKind::garbage, random());
+        const bool sound =
+            std::all_of(mutant.begin(), mutant.end(), [](const Program& p) { return check(p).empty(); });
+        mutate(&mutant,
+               sound ? static_cast<MutationKind>(random() % kMutationKinds) : MutationKind::garbage,
+               random());
       }
       rejected += !verify_programs(*algorithm, problem, mutant, {.fused = false}).ok();
     }
