@@ -107,8 +107,8 @@ Result<std::vector<Interface>> list_interfaces() {
       sockaddr_storage mask{};
       std::memcpy(&mask, entry->ifa_netmask, length);
       mask.ss_family = static_cast<sa_family_t>(family);
-      for (const std::uint8_t byte : Address(reinterpret_cast<const sockaddr*>(&mask), length).bytes())
-        interface.prefix_bits += std::popcount(byte);
+      const Address mask_address(reinterpret_cast<const sockaddr*>(&mask), length);
+      for (const std::uint8_t byte : mask_address.bytes()) interface.prefix_bits += std::popcount(byte);
     }
     if (interface.address.is_link_local()) continue;
     all.push_back(std::move(interface));
