@@ -70,6 +70,9 @@ class Connection {
   /// Some channel may have something to send.
   bool busy() const { return !active_.empty() || batched_ != 0; }
 
+  /// Established, with nothing to wait for but bytes of the peer.
+  bool only_reads() const { return stage_ == Stage::ready && !blocked_; }
+
   /// Moves what `events` of epoll announce. An error closes the connection; the text names the peer.
   Status handle(std::uint32_t events);
   /// Sends what is due as far as the socket takes it.
@@ -88,7 +91,7 @@ class Connection {
     const std::byte* payload = nullptr;
   };
   static constexpr std::size_t kBatch = 8;             // frames in one system call
-  static constexpr std::size_t kStaging = 4096;        // bytes read ahead of a frame's header
+  static constexpr std::size_t kStaging = 8192;        // bytes read ahead: a message of up to 8 KiB comes with one call
   static constexpr int kReadsAtOnce = 16;              // before the next connection gets its turn
 
   Status prove();

@@ -206,6 +206,10 @@ void TcpTransport::register_interest(Watched& watched) {
 
 void TcpTransport::settle(Watched& watched) {
   register_interest(watched);
+  if (!watched.listed && watched.connection->stage() == Connection::Stage::ready) {
+    watched.listed = true;
+    established_.push_back(&watched);
+  }
   if (watched.busy || !watched.connection->busy()) return;
   watched.busy = true;
   busy_.push_back(&watched);
@@ -237,6 +241,7 @@ void TcpTransport::step(int timeout_ms) {
     if (watched.busy) busy_[kept++] = &watched;
   }
   busy_.resize(kept);
+  if (timeout_ms == 0 && read_directly()) return;
   std::array<epoll_event, kEventsAtOnce> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, timeout_ms);
   for (int i = 0; i < count; ++i) {
@@ -245,6 +250,14 @@ void TcpTransport::step(int timeout_ms) {
     else on_event(*static_cast<Watched*>(event.data.ptr), event.events);
   }
   if (!strangers_.empty()) drop_strangers();
+}
+
+bool TcpTransport::read_directly() {
+  if (established_.empty() || established_.size() > kFewConnections || ++steps_ % kStepsPerPoll == 0) return false;
+  for (const Watched* watched : established_)
+    if (!watched->connection->only_reads()) return false;
+  for (Watched* watched : established_) on_event(*watched, EPOLLIN);
+  return true;
 }
 
 void TcpTransport::on_event(Watched& watched, std::uint32_t events) {

@@ -46,6 +46,10 @@ class TcpTransport final : public Transport {
   /// A dialled connection that the peer drops before it is established is dialled again: the peer may have been away
   /// for longer than it gives to strangers.
   static constexpr int kDials = 3;
+  /// With so few connections, reading them directly is cheaper than asking epoll which to read; it is still asked
+  /// every kStepsPerPoll steps, for new connections.
+  static constexpr std::size_t kFewConnections = 2;
+  static constexpr unsigned kStepsPerPoll = 16;
 
   struct Watched {
     std::unique_ptr<Connection> connection;
@@ -53,6 +57,7 @@ class TcpTransport final : public Transport {
     int dials = 0;
     int peer = -1;               // -1: not known yet
     bool busy = false;           // in busy_
+    bool listed = false;         // in established_
   };
   struct Peer {
     std::vector<Path> paths;
@@ -67,6 +72,7 @@ class TcpTransport final : public Transport {
   Status dial(int peer, std::size_t path);
   /// Moves everything that can be moved; waits up to `timeout_ms` for something to move.
   void step(int timeout_ms);
+  bool read_directly();
   void on_event(Watched& watched, std::uint32_t events);
   void accept_strangers();
   /// An accepted connection has introduced itself: it becomes a peer's, or is dropped.
@@ -89,6 +95,8 @@ class TcpTransport final : public Transport {
   std::map<int, Peer> peers_;
   std::vector<std::unique_ptr<Watched>> strangers_;
   std::vector<Watched*> busy_;
+  std::vector<Watched*> established_;      // connections of peers that are or were ready
+  unsigned steps_ = 0;
   std::int64_t process_ = 0;               // that opened it: a forked child leaves the connections alone
   bool leaving_ = false;
   Status failure_;                         // the first one; the transport is of no use after it
