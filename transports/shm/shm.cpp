@@ -97,7 +97,7 @@ Result<bool> ShmTransport::attempt(Backing backing, const Exchange& exchange) {
   const std::size_t members = members_.size();
   const std::size_t ring = round_up(ring_bytes(context_.slot_bytes, context_.depth));
   // /dev/shm is reserved at once: two rings for every pair.
-  arena_bytes_ = backing == Backing::memfd ? kArenaBytes : 2 * (members - 1) * ring;
+  if (backing != Backing::none) arena_bytes_ = backing == Backing::memfd ? kArenaBytes : 2 * (members - 1) * ring;
   const bool try_it = members > 1 && backing != Backing::none;
   SegmentName name;
   std::string trouble;
