@@ -201,7 +201,8 @@ inline bool as_mailbox(const RingEnd& end, std::size_t bytes) { return end.mailb
 inline bool try_send(Link& link, std::span<const std::byte> data, std::uint32_t tag) {
   if (!link.out.can_send()) return false;
   if (as_mailbox(link.out, data.size())) {
-    link.out.send_mailbox(data.data(), data.size(), tag);
+    std::byte none{};  // memcpy wants a place even where there is nothing to copy
+    link.out.send_mailbox(data.empty() ? &none : data.data(), data.size(), tag);
   } else {
     SlotHeader& header = *link.out.outgoing();
     header.bytes = static_cast<std::uint32_t>(data.size());
@@ -222,7 +223,8 @@ inline Got try_receive(Link& link, std::span<std::byte> data, std::uint32_t tag)
   if (arrival == RingEnd::Arrival::none) return Got::nothing;
   if (arrival == RingEnd::Arrival::mismatch) return Got::wrong;
   if (as_mailbox(link.in, data.size())) {
-    if (!link.in.receive_mailbox(data.data(), data.size(), tag)) return Got::nothing;
+    std::byte none{};
+    if (!link.in.receive_mailbox(data.empty() ? &none : data.data(), data.size(), tag)) return Got::nothing;
     link.in.release_mailbox();
   } else {
     if (link.in.incoming()->bytes != data.size() || link.in.incoming()->kind != MessageKind::slot) return Got::wrong;
