@@ -79,7 +79,7 @@ std::vector<std::int32_t> not_obvious(const Flat& flat, const Progress& progress
                                       const std::vector<OrderQuestion>& questions) {
   std::vector<std::int32_t> open;
   for (std::size_t q = 0; q < questions.size(); ++q) {
-    const auto [before, after] = questions[q];
+    const std::int32_t before = questions[q].before, after = questions[q].after;
     bool ordered = flat.nodes[before].lane == flat.nodes[after].lane;
     if (!ordered)
       for_each_cause(flat, progress, after, [&](std::int32_t cause) {
