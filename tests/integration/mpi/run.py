@@ -56,7 +56,8 @@ class Runner:
             os.unlink(path)
         line = [self.launcher]
         if self.mpi == "openmpi":
-            line += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+            line += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                     "--mca", "mpi_yield_when_idle", "1"]
         line += list(launcher)
         parts = groups if groups is not None else [(ranks, environment or {})]
         for i, (count, settings) in enumerate(parts):
@@ -113,35 +114,35 @@ def validate(runner, ranks):
 
 def plain(runner):
     """The validator is right: the distribution's MPI passes it, but for what is known to be wrong there."""
-    output = runner.run(2, runner.program("validate"), "--skip-known", "reductions", "movement", "derived", "passed",
-                        "errors", "intercommunicator", "progress", preload=NO_PRELOAD)
+    output = runner.run(2, runner.program("validate"), "--skip-known", "few_reductions", "movement", "derived",
+                        "passed", "errors", "intercommunicator", "progress", preload=NO_PRELOAD)
     require("validated on 2 ranks" in output, "not validated")
     require(not glob.glob(runner.stats_path + "*"), "statistics without the preload")
 
 
 def thresholds(runner):
-    environment = {"TAMAKI_MPI_MIN_BYTES": "1K", "TAMAKI_MPI_MAX_BYTES": "64K",
-                   "TAMAKI_ALLREDUCE": "ring:0-4K,rabenseifner:4K-"}
-    output = runner.run(3, runner.program("validate"), "--skip-known", "reductions", environment=environment)
-    require("validated on 3 ranks" in output, "not validated")
+    environment = {"TAMAKI_MPI_MIN_BYTES": "1K", "TAMAKI_MPI_MAX_BYTES": "8K",
+                   "TAMAKI_ALLREDUCE": "ring:0-3K,rabenseifner:3K-"}
+    output = runner.run(2, runner.program("validate"), "--skip-known", "few_reductions", environment=environment)
+    require("validated on 2 ranks" in output, "not validated")
     stats = runner.stats(0)
     ours = [r for r in stats["records"] if r["path"] == "tamaki" and r["call"] == "MPI_Allreduce"]
     require({r["algorithm"] for r in ours} == {"ring", "rabenseifner"}, f"algorithms {[r['algorithm'] for r in ours]}")
-    require(all(1024 <= r["bytes"] / r["calls"] <= 65536 for r in ours), "sizes beyond the thresholds")
+    require(all(1024 <= r["bytes"] / r["calls"] <= 8192 for r in ours), "sizes beyond the thresholds")
     require({"smaller than TAMAKI_MPI_MIN_BYTES", "larger than TAMAKI_MPI_MAX_BYTES"} <= reasons(stats), "no reasons")
     # Ranks that were given different thresholds go by rank 0's.
-    output = runner.run(0, runner.program("validate"), "--skip-known", "reductions",
+    output = runner.run(0, runner.program("validate"), "--skip-known", "few_reductions",
                         groups=[(1, {"TAMAKI_MPI_MIN_BYTES": "2K"}), (1, {"TAMAKI_MPI_MIN_BYTES": "8"})])
     require("validated on 2 ranks" in output, "not validated with different thresholds")
 
 
 def unavailable(runner):
     """Where Tamaki cannot be set up: one warning, and every call goes to MPI on every rank."""
-    program = [runner.program("validate"), "--skip-known", "reductions", "passed"]
+    program = [runner.program("validate"), "--skip-known", "derived", "passed"]
     cases = {
         "no transport": [(3, {"TAMAKI_TRANSPORTS": "inproc"})],
-        "an option is wrong on one rank": [(1, {}), (1, {"TAMAKI_LANES": "many"}), (1, {})],
-        "no transport on one rank": [(2, {}), (1, {"TAMAKI_TRANSPORTS": "inproc"})],
+        "an option is wrong on one rank": [(1, {}), (1, {"TAMAKI_LANES": "many"})],
+        "no transport on one rank": [(1, {}), (1, {"TAMAKI_TRANSPORTS": "inproc"})],
         "an algorithm that is not there": [(2, {"TAMAKI_ALLREDUCE": "torus:0-"})],
     }
     for name, groups in cases.items():
@@ -152,7 +153,10 @@ def unavailable(runner):
         warnings = [line for line in output.splitlines() if "could not be set up" in line]
         require(len(warnings) == 1, f"{name}: {len(warnings)} warnings")
         for rank in range(ranks):
+            if "option" in name and rank == 1:
+                continue  # its options are void, TAMAKI_MPI_STATS among them
             require(calls(runner.stats(rank), path="tamaki") == 0, name + ": something was accelerated")
+            require("could not be set up" in reasons(runner.stats(rank)), name + ": no reason given")
         if "algorithm" in name:
             require("torus" in warnings[0] and "ring" in warnings[0], "the warning does not name the algorithms there are")
 

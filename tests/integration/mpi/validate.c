@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
       g_skip_known = 1;
     else if (strcmp(part, "reductions") == 0)
       test_reductions(MPI_COMM_WORLD, "MPI_COMM_WORLD", 1);
+    else if (strcmp(part, "few_reductions") == 0) test_reductions(MPI_COMM_WORLD, "MPI_COMM_WORLD", 0);
     else if (strcmp(part, "movement") == 0)
       test_movement(MPI_COMM_WORLD, "MPI_COMM_WORLD");
     else if (strcmp(part, "derived") == 0)
