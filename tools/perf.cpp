@@ -174,6 +174,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
   sub->add_option("--hosts", a->hosts, "start ranks on these hosts, e.g. a:2,b:2");
   sub->add_option("--rsh", a->remote_shell, "remote shell for --hosts")->capture_default_str();
   sub->add_flag("--worker", a->worker)->group("");
+  sub->add_option("--corrupt", a->options.corrupt)->group("");
   sub->callback([=] {
     Status good = interpret(a.get());
     if (!good) {

@@ -87,6 +87,7 @@ class Bench {
   void prepare_tables(DataType type, ReduceOp op);
   const std::vector<std::byte>& table_of(const Segment& segment);
   Status sum(std::uint64_t* value);
+  std::string transports_in_use() const;
   Status once(const Shape& shape, const std::byte* send, std::byte* recv);
   std::string algorithm_of(const Shape& shape, const void* send, void* recv) const;
   void progress(const Shape& shape, const std::string& text);
@@ -122,10 +123,23 @@ Status Bench::join() {
     return library_error(comm_, result, "exchanging host names");
   for (int rank = 0; rank < header_.ranks; ++rank)
     header_.hosts.emplace_back(&names[kName * static_cast<std::size_t>(rank)]);
-  for (const auto& [name, value] : comm_->impl->facts())
-    if (name == "transports") header_.transports = value;
+  header_.transports = transports_in_use();
   header_.kernels = kernel_target();
   return {};
+}
+
+/// Names in order of preference, up to the first that reaches all others.
+std::string Bench::transports_in_use() const {
+  if (header_.ranks == 1) return "none (one rank)";
+  std::string names;
+  constexpr std::string_view kReaches = " reaches";
+  for (const auto& [name, value] : comm_->impl->facts()) {
+    if (name.size() <= kReaches.size() || name.compare(name.size() - kReaches.size(), kReaches.size(), kReaches) != 0) continue;
+    const int reached = std::atoi(value.c_str());
+    if (reached > 0) names += (names.empty() ? "" : ", ") + name.substr(0, name.size() - kReaches.size());
+    if (reached == header_.ranks - 1) break;
+  }
+  return names;
 }
 
 std::string Bench::algorithm_of(const Shape& s, const void* send, void* recv) const {
@@ -180,6 +194,8 @@ Status Bench::check(const Shape& shape, const std::byte* send, std::byte* recv, 
   for (const Segment& s : shape.send_data)
     fill_from(table_of(s), s.start, bytes, s.count, const_cast<std::byte*>(send) + s.at * bytes);
   if (Status status = once(shape, send, recv); !status) return status;
+  if (options_.corrupt == header_.rank && !shape.recv_data.empty())
+    recv[shape.recv_data.back().at * bytes] ^= std::byte{1};
   Wrong wrong;
   for (const Segment& s : shape.recv_data)
     compare_with(table_of(s), s.start, shape.type, shape.op, s.what == Segment::What::result, s.count,

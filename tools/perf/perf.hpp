@@ -27,6 +27,7 @@ struct PerfOptions {
   int timeout_ms = -1;
   std::string json, plot;          // files; empty: none; json "-": stdout
   std::string started_by;          // for the header
+  int corrupt = -1;                // this rank spoils a bit of each result before it is checked: tests the check
 };
 
 /// Microseconds a call, the slowest rank's; over the repetitions.

@@ -1,0 +1,269 @@
+// tamaki verify: proves schedules and reports.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "command.hpp"
+#include "problem_set.hpp"
+#include "schedule/json.hpp"
+#include "verify/mutate.hpp"
+#include "verify/verify.hpp"
+
+namespace tamaki::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct VerifyArguments {
+  std::string collectives, algorithms, ranks, roots = "some", json, file;
+  int mutants = 0, jobs = 0;
+  std::uint64_t seed = 1;
+  bool verbose = false;
+};
+
+constexpr const char* kFooter = R"(
+For every order of execution: each result complete and right, each contribution in it exactly once; sends match
+receives; nothing gets stuck, nothing is read before it is written, no two accesses race, nothing is out of bounds;
+in place, direct, in order and reproducible where the algorithm promises it.
+
+Without --ranks: 1..64 ranks and some counts up to 1,024, all roots of few ranks, with the lanes, radices and pieces
+that change the schedule. --mutants puts seeded faults into schedules and counts those that the proof rejects; a mutant
+that is accepted is one that happens to mean the same, and is listed with --verbose.
+
+Examples:
+  tamaki verify
+  tamaki verify --collective allreduce --algorithm ring --ranks 1..16,100
+  tamaki verify --collective reduce --ranks 1..12 --roots all --mutants 500 --json report.json
+  tamaki verify --file schedule.json
+
+Exit status: 0 all proved, 1 findings, 2 wrong usage, 3 runtime error.)";
+
+struct Task {
+  const Algorithm* algorithm = nullptr;
+  Problem problem;
+};
+
+struct Tally {  // of one algorithm
+  std::int64_t problems = 0, proofs = 0, steps = 0, messages = 0;
+  int least = 0, most = 0;
+  std::vector<std::string> findings;
+  std::int64_t left = 0;  // tasks
+};
+
+struct MutantTally {
+  std::int64_t rejected = 0, unchanged = 0;
+  std::vector<std::string> accepted;
+};
+
+Result<std::vector<Task>> tasks_of(const VerifyArguments& a, const std::vector<const Algorithm*>& algorithms) {
+  std::vector<int> counts;
+  if (!a.ranks.empty()) {
+    Result<std::vector<int>> parsed = parse_numbers(a.ranks, "--ranks");
+    if (!parsed) return pass(std::move(parsed));
+    counts = std::move(*parsed);
+  }
+  std::vector<Task> tasks;
+  for (const Algorithm* algorithm : algorithms) {
+    std::set<std::pair<int, int>> plain;  // (ranks, root) with no other wishes
+    const auto add = [&](const Problem& problem) {
+      const bool ordinary = problem.lanes == 1 && problem.radix == 2 && problem.pieces == 1 && problem.commutative;
+      if (ordinary && !plain.emplace(problem.ranks, problem.root).second) return;
+      if (algorithm->refuses(problem).empty()) tasks.push_back({algorithm, problem});
+    };
+    const int most = counts.empty() ? 1024 : counts.back();
+    std::set<int> seen;
+    for (const Problem& problem : default_problems(*algorithm, most)) {
+      if (!counts.empty() && !std::binary_search(counts.begin(), counts.end(), problem.ranks)) continue;
+      add(problem);
+      seen.insert(problem.ranks);
+    }
+    for (const int ranks : counts) add({.collective = algorithm->collective, .ranks = ranks});
+    if (a.roots == "all" && has_root(algorithm->collective)) {
+      if (counts.empty()) counts.assign(seen.begin(), seen.end());
+      for (const int ranks : counts)
+        for (int root = 0; root < ranks; ++root) add({.collective = algorithm->collective, .ranks = ranks, .root = root});
+      if (a.ranks.empty()) counts.clear();
+    }
+  }
+  return tasks;
+}
+
+class Prover {
+ public:
+  Prover(const VerifyArguments& arguments, std::vector<Task> tasks) : arguments_(arguments), tasks_(std::move(tasks)) {
+    for (const Task& task : tasks_) {
+      Tally& tally = tallies_[task.algorithm];
+      if (tally.left++ == 0) order_.push_back(task.algorithm);
+    }
+    // Large ones first, so that no thread is left with them at the end.
+    std::stable_sort(tasks_.begin(), tasks_.end(), [&](const Task& x, const Task& y) {
+      return std::find(order_.begin(), order_.end(), x.algorithm) < std::find(order_.begin(), order_.end(), y.algorithm);
+    });
+  }
+
+  void run() {
+    int jobs = arguments_.jobs > 0 ? arguments_.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    jobs = std::min<int>(jobs, static_cast<int>(tasks_.size()));
+    std::vector<std::thread> threads;
+    for (int i = 1; i < jobs; ++i) threads.emplace_back([this] { work(); });
+    work();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  int report() const;
+  nlohmann::json json() const;
+  std::map<MutationKind, MutantTally> mutants;
+
+ private:
+  void work() {
+    for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_.size();) {
+      const Task& task = tasks_[i];
+      const Report report = verify_algorithm(*task.algorithm, task.problem);
+      const std::lock_guard lock(mutex_);
+      Tally& tally = tallies_[task.algorithm];
+      ++tally.problems;
+      tally.proofs += report.proofs;
+      tally.steps += report.steps;
+      tally.messages += report.messages;
+      tally.least = tally.least == 0 ? task.problem.ranks : std::min(tally.least, task.problem.ranks);
+      tally.most = std::max(tally.most, task.problem.ranks);
+      for (const Finding& finding : report.findings) tally.findings.push_back(report.subject + ": " + text_of(finding));
+      if (--tally.left == 0) show(task.algorithm, tally);
+    }
+  }
+
+  void show(const Algorithm* algorithm, const Tally& t) const {
+    if (arguments_.json == "-") return;
+    fmt::print("{:<15} {:<20} {:>4}..{:<5} {:>6} problems {:>7} proofs {:>12} steps  {}\n", name_of(algorithm->collective),
+               algorithm->name, t.least, t.most, t.problems, t.proofs, t.steps,
+               t.findings.empty() ? "proved" : fmt::format("{} FINDINGS", t.findings.size()));
+    for (const std::string& finding : t.findings) fmt::print("    {}\n", finding);
+    std::fflush(stdout);
+  }
+
+  const VerifyArguments& arguments_;
+  std::vector<Task> tasks_;
+  std::vector<const Algorithm*> order_;
+  std::map<const Algorithm*, Tally> tallies_;
+  std::mutex mutex_;  // of tallies_ and stdout
+  std::atomic<std::size_t> next_{0};
+};
+
+int Prover::report() const {
+  std::int64_t problems = 0, proofs = 0, findings = 0;
+  for (const auto& [algorithm, tally] : tallies_) {
+    problems += tally.problems;
+    proofs += tally.proofs;
+    findings += static_cast<std::int64_t>(tally.findings.size());
+  }
+  if (!mutants.empty() && arguments_.json != "-") {
+    std::int64_t rejected = 0, unchanged = 0, accepted = 0;
+    for (const auto& [kind, t] : mutants) {
+      fmt::print("mutants: {:<18} {:>6} rejected {:>6} unchanged {:>6} accepted\n", name_of(kind), t.rejected, t.unchanged, t.accepted.size());
+      if (arguments_.verbose)
+        for (const std::string& text : t.accepted) fmt::print("    accepted: {}\n", text);
+      rejected += t.rejected, unchanged += t.unchanged, accepted += static_cast<std::int64_t>(t.accepted.size());
+    }
+    fmt::print("mutants: {} rejected, {} unchanged, {} accepted\n", rejected, unchanged, accepted);
+  }
+  if (arguments_.json != "-")
+    fmt::print("{} algorithms, {} problems, {} proofs: {}\n", tallies_.size(), problems, proofs,
+               findings == 0 ? "all proved" : fmt::format("{} findings", findings));
+  return findings == 0 ? kOk : kFinding;
+}
+
+nlohmann::json Prover::json() const {
+  nlohmann::json j;
+  j["algorithms"] = nlohmann::json::array();
+  for (const Algorithm* algorithm : order_) {
+    const Tally& t = tallies_.at(algorithm);
+    j["algorithms"].push_back({{"collective", name_of(algorithm->collective)}, {"algorithm", algorithm->name},
+                               {"problems", t.problems}, {"proofs", t.proofs}, {"steps", t.steps}, {"messages", t.messages},
+                               {"ranks_min", t.least}, {"ranks_max", t.most}, {"findings", t.findings}});
+  }
+  for (const auto& [kind, t] : mutants)
+    j["mutants"].push_back({{"kind", name_of(kind)}, {"rejected", t.rejected}, {"unchanged", t.unchanged}, {"accepted", t.accepted}});
+  return j;
+}
+
+/// `count` seeded faults, spread over the algorithms and kinds of faults, in schedules of 2 to 6 ranks.
+void try_mutants(const VerifyArguments& a, const std::vector<const Algorithm*>& algorithms, std::map<MutationKind, MutantTally>* tallies) {
+  constexpr int kRanks[] = {4, 3, 5, 2, 6};
+  int made = 0;
+  for (int i = 0; made < a.mutants && i < 50 * a.mutants + 1000; ++i) {
+    const Algorithm& algorithm = *algorithms[static_cast<std::size_t>(i) % algorithms.size()];
+    const int turn = i / static_cast<int>(algorithms.size());
+    const auto kind = static_cast<MutationKind>(turn % kMutationKinds);
+    const Problem problem{.collective = algorithm.collective, .ranks = kRanks[turn / kMutationKinds % 5]};
+    Result<std::vector<Program>> original = build_schedule(algorithm, problem);
+    if (!original) continue;
+    std::vector<Program> mutant = *original;
+    const Mutation mutation = mutate(&mutant, kind, a.seed + static_cast<std::uint64_t>(i));
+    if (mutation.text.empty()) continue;
+    ++made;
+    MutantTally& tally = (*tallies)[kind];
+    const Report report = verify_programs(algorithm, problem, mutant, {.fused = false});
+    bool unchanged = report.ok();
+    for (std::size_t r = 0; r < mutant.size() && unchanged; ++r)
+      unchanged = normalized(unrolled(mutant[r])) == normalized(unrolled((*original)[r]));
+    if (!report.ok()) ++tally.rejected;
+    else if (unchanged) ++tally.unchanged;
+    else tally.accepted.push_back(describe(algorithm, problem) + ", " + mutation.text);
+  }
+}
+
+int verify_file(const VerifyArguments& a) {
+  Result<std::vector<Program>> programs = read_schedule(a.file);
+  if (!programs) return report_error("verify", programs.error());
+  const Report report = verify(*programs);
+  fmt::print("{}{}", report.text(), report.text().empty() || report.text().back() == '\n' ? "" : "\n");
+  return report.ok() ? kOk : kFinding;
+}
+
+int verify_all(const VerifyArguments& a) {
+  if (!a.file.empty()) return verify_file(a);
+  Result<std::vector<const Algorithm*>> algorithms = find_algorithms(a.collectives, a.algorithms);
+  if (!algorithms) return report_error("verify", algorithms.error());
+  Result<std::vector<Task>> tasks = tasks_of(a, *algorithms);
+  if (!tasks) return report_error("verify", tasks.error());
+  if (tasks->empty())
+    return report_error("verify", {Code::invalid_argument, Scope::request, "no algorithm serves these numbers of ranks"});
+  Prover prover(a, std::move(*tasks));
+  prover.run();
+  if (a.mutants > 0) try_mutants(a, *algorithms, &prover.mutants);
+  const int status = prover.report();
+  if (!a.json.empty())
+    if (Status written = write_file(a.json, prover.json().dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); !written)
+      return report_error("verify", written.error());
+  return status;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, int* status) {
+  auto a = std::make_shared<VerifyArguments>();
+  CLI::App* sub = app.add_subcommand("verify", "Prove schedules: right, complete, free of deadlocks and races");
+  sub->footer(kFooter);
+  sub->add_option("--collective", a->collectives, "collectives, comma-separated (all)");
+  sub->add_option("--algorithm", a->algorithms, "algorithms, comma-separated (all)");
+  sub->add_option("--ranks", a->ranks, "numbers of ranks, e.g. 1..64,100 (the default set)");
+  sub->add_option("--roots", a->roots, "some, or all of every number of ranks")->check(CLI::IsMember({"some", "all"}))->capture_default_str();
+  sub->add_option("--mutants", a->mutants, "put in so many faults, one at a time, and count those that are found")->check(CLI::Range(0, 10000000));
+  sub->add_option("--seed", a->seed, "first seed of the faults")->capture_default_str();
+  sub->add_option("-j,--jobs", a->jobs, "threads (one a core)")->check(CLI::Range(1, 4096));
+  sub->add_option("--json", a->json, "write the report to a file, or to stdout with -");
+  sub->add_option("--file", a->file, "prove the schedule of a JSON file (- for stdin) instead");
+  sub->add_flag("-v,--verbose", a->verbose, "list the faults that were accepted");
+  sub->callback([=] { *status = verify_all(*a); });
+}
+
+}  // namespace tamaki::tools
