@@ -1,6 +1,6 @@
 // What tcp costs over plain sockets, on loopback between two threads bound to two cores:
-//   ping-pong   half a round trip in us: polling send and recv of header and payload; a link of the transport
-//   stream      bytes per second of 64 KiB writes, with and without MSG_ZEROCOPY, and over a link
+//   ping-pong   half a round trip in us: polling send and recv of header and payload; a link of the
+//   transport stream      bytes per second of 64 KiB writes, with and without MSG_ZEROCOPY, and over a link
 // All variants take turns in each repetition; medians are printed. Not part of the tests.
 //   tcp_bench [repetitions=7]
 
@@ -92,7 +92,8 @@ double socket_ping_pong(std::size_t bytes, int rounds) {
   return seconds / rounds / 2 * 1e6;
 }
 
-/// Takes the notices of finished zero-copy sends; returns how many sends they cover, and whether the kernel copied.
+/// Takes the notices of finished zero-copy sends; returns how many sends they cover, and whether the kernel
+/// copied.
 unsigned completions(int fd, bool* copied) {
   unsigned done = 0;
   while (true) {
@@ -122,12 +123,14 @@ double socket_stream(std::size_t bytes, int messages, bool zero_copy, bool* copi
         for (int i = 0; i < messages; ++i) {
           std::span<const std::byte> data(x.data() + static_cast<std::size_t>(i % 8) * bytes, bytes);
           while (!data.empty()) {
-            const ssize_t n = ::send(s.fd(), data.data(), data.size(), (zero_copy ? MSG_ZEROCOPY : 0) | MSG_NOSIGNAL);
+            const ssize_t n =
+                ::send(s.fd(), data.data(), data.size(), (zero_copy ? MSG_ZEROCOPY : 0) | MSG_NOSIGNAL);
             if (n > 0) {
               data = data.subspan(static_cast<std::size_t>(n));
               ++sent;
             }
-            if (zero_copy) done += completions(s.fd(), copied);  // a slot is free only when its send is done
+            if (zero_copy)
+              done += completions(s.fd(), copied);  // a slot is free only when its send is done
           }
         }
         while (zero_copy && done < sent) done += completions(s.fd(), copied);
@@ -167,8 +170,10 @@ double link_time(std::size_t bytes, int messages, bool stream) {
     }
     data.resize(1);
     if (stream) {
-      if (rank.rank == 0) in(0);
-      else out(0);
+      if (rank.rank == 0)
+        in(0);
+      else
+        out(0);
     }
     if (rank.rank == 0) seconds = Seconds(std::chrono::steady_clock::now() - start).count();
     rank.finish(link);
@@ -203,7 +208,8 @@ int main_function(int repetitions) {
   for (const std::string& name : order) {
     std::vector<double>& values = results[name];
     std::ranges::sort(values);
-    std::printf("%s  median %8.2f  (%.2f .. %.2f)\n", name.c_str(), values[values.size() / 2], values.front(), values.back());
+    std::printf("%s  median %8.2f  (%.2f .. %.2f)\n", name.c_str(), values[values.size() / 2],
+                values.front(), values.back());
   }
   std::printf("MSG_ZEROCOPY: the kernel %s\n", copied ? "copied all the same" : "did not copy");
   return 0;

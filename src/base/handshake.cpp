@@ -76,7 +76,8 @@ Status Handshake::received(std::size_t bytes) {
   const std::span<const std::byte> in(in_);
   if (role_ == Role::accepted && messages_in_ == 0) {
     const std::size_t seen = std::min(in_at_, kMagicBytes);
-    if (std::memcmp(in_.data(), kMagic, seen) != 0) return stranger();  // a port scan: no need to wait for the rest
+    if (std::memcmp(in_.data(), kMagic, seen) != 0)
+      return stranger();  // a port scan: no need to wait for the rest
   }
   if (in_at_ != in_end_) return {};
   ++messages_in_;

@@ -1,13 +1,13 @@
 #pragma once
-// Proof, both ways, that the two ends of a fresh connection know the job's secret, before either reads anything else.
-// A state machine without a socket, so that blocking and non-blocking callers share it.
+// Proof, both ways, that the two ends of a fresh connection know the job's secret, before either reads
+// anything else. A state machine without a socket, so that blocking and non-blocking callers share it.
 //
 //   dialled  -> accepted   magic (8 bytes), nonce d (32), MAC("hello", d)
 //   accepted -> dialled    nonce a (32), MAC("accepted", d, a)
 //   dialled  -> accepted   MAC("dialled", d, a)
 //
-// MAC is keyed BLAKE2b, 32 bytes, with the secret as key. Whoever cannot make the first message gets no answer; who
-// replays one learns nothing and fails at the third.
+// MAC is keyed BLAKE2b, 32 bytes, with the secret as key. Whoever cannot make the first message gets no
+// answer; who replays one learns nothing and fails at the third.
 
 #include <array>
 #include <cstddef>
@@ -27,11 +27,14 @@ class Handshake {
   Handshake& operator=(const Handshake&) = delete;
 
   /// Bytes to send now; empty: none. Send them before receiving more.
-  std::span<const std::byte> outgoing() const { return std::span(out_).subspan(out_at_, out_end_ - out_at_); }
+  std::span<const std::byte> outgoing() const {
+    return std::span(out_).subspan(out_at_, out_end_ - out_at_);
+  }
   void sent(std::size_t bytes) { out_at_ += bytes; }
   /// Where the next bytes of the peer belong, never more than the handshake's own; empty: none is due.
   std::span<std::byte> room() { return std::span(in_).subspan(in_at_, in_end_ - in_at_); }
-  /// `bytes` of room() are filled. invalid_usage: the peer does not know the secret; close without an answer.
+  /// `bytes` of room() are filled. invalid_usage: the peer does not know the secret; close without an
+  /// answer.
   Status received(std::size_t bytes);
   /// The peer has proved itself and everything is sent.
   bool done() const { return !refused_ && in_at_ == in_end_ && out_at_ == out_end_; }

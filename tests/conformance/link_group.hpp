@@ -1,7 +1,7 @@
 #pragma once
-// Ranks for tests of transports: threads of this process, or this process and a forked one, each with one transport of
-// one kind, joined by an Exchange over a shared array. Every wait has a deadline, so that a defect fails and does not
-// hang.
+// Ranks for tests of transports: threads of this process, or this process and a forked one, each with one
+// transport of one kind, joined by an Exchange over a shared array. Every wait has a deadline, so that a
+// defect fails and does not hang.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -115,7 +115,8 @@ struct Rank {
   }
   bool wait_open(Link& link) {
     const bool open = eventually([&] { return link.open || !progress(); }) && link.open;
-    EXPECT_TRUE(open) << "rank " << rank << ": link to " << link.peer << " channel " << link.channel << " did not open";
+    EXPECT_TRUE(open) << "rank " << rank << ": link to " << link.peer << " channel " << link.channel
+                      << " did not open";
     return open;
   }
   bool barrier() {
@@ -165,7 +166,8 @@ inline std::string open_rank(const TransportEntry& entry, Rank& rank, const Geom
   return {};
 }
 
-/// Runs `body` as `ranks` threads, each with a transport of `entry`. Returns the reason if it cannot be used that way.
+/// Runs `body` as `ranks` threads, each with a transport of `entry`. Returns the reason if it cannot be
+/// used that way.
 inline std::string run_threads(const TransportEntry& entry, int ranks, const Geometry& geometry,
                                const std::function<void(Rank&)>& body) {
   register_for_bells();
@@ -193,9 +195,12 @@ inline const TransportEntry& transport_named(std::string_view name) {
   return all_transports()[0];
 }
 
-// ---- Messages ---------------------------------------------------------------------------------------------------
+// ---- Messages
+// ---------------------------------------------------------------------------------------------------
 
-inline bool as_mailbox(const RingEnd& end, std::size_t bytes) { return end.mailbox && bytes <= kMailboxBytes; }
+inline bool as_mailbox(const RingEnd& end, std::size_t bytes) {
+  return end.mailbox && bytes <= kMailboxBytes;
+}
 
 /// Sends if there is room.
 inline bool try_send(Link& link, std::span<const std::byte> data, std::uint32_t tag) {
@@ -227,7 +232,8 @@ inline Got try_receive(Link& link, std::span<std::byte> data, std::uint32_t tag)
     if (!link.in.receive_mailbox(data.empty() ? &none : data.data(), data.size(), tag)) return Got::nothing;
     link.in.release_mailbox();
   } else {
-    if (link.in.incoming()->bytes != data.size() || link.in.incoming()->kind != MessageKind::slot) return Got::wrong;
+    if (link.in.incoming()->bytes != data.size() || link.in.incoming()->kind != MessageKind::slot)
+      return Got::wrong;
     if (!data.empty()) std::memcpy(data.data(), link.in.incoming_payload(), data.size());
     link.in.release();
     if (link.needs_flush) link.transport->flush(link);
@@ -262,8 +268,10 @@ inline bool receive(Rank& rank, Link& link, std::span<const std::byte> expected,
   });
   EXPECT_TRUE(came) << "rank " << rank.rank << " heard nothing from " << link.peer;
   EXPECT_EQ(got, Got::message) << "tag " << tag << ", " << expected.size() << " bytes";
-  const bool right = data.size() == expected.size() && (data.empty() || std::memcmp(data.data(), expected.data(), data.size()) == 0);
-  EXPECT_TRUE(right) << "content of " << expected.size() << " bytes from rank " << link.peer << ", tag " << tag;
+  const bool right = data.size() == expected.size() &&
+                     (data.empty() || std::memcmp(data.data(), expected.data(), data.size()) == 0);
+  EXPECT_TRUE(right) << "content of " << expected.size() << " bytes from rank " << link.peer << ", tag "
+                     << tag;
   return came && got == Got::message && right;
 }
 

@@ -1,5 +1,6 @@
-// What every transport promises of its links. Each test runs over every transport of transports.def; where one cannot
-// be used between threads of one process, or lacks what a test is about, the test is skipped with the reason.
+// What every transport promises of its links. Each test runs over every transport of transports.def; where
+// one cannot be used between threads of one process, or lacks what a test is about, the test is skipped
+// with the reason.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -21,7 +22,7 @@ class LinkTest : public ::testing::TestWithParam<std::string_view> {
   const TransportEntry& entry() const { return transport_named(GetParam()); }
 };
 
-#define RUN_OR_SKIP(ranks, geometry, ...)                                                         \
+#define RUN_OR_SKIP(ranks, geometry, ...)                                                             \
   if (const std::string reason = run_threads(entry(), ranks, geometry, __VA_ARGS__); !reason.empty()) \
   GTEST_SKIP() << entry().name << ": " << reason
 
@@ -43,8 +44,9 @@ TEST_P(LinkTest, CarriesEverySizeBothWays) {
     EXPECT_EQ(link->peer, peer);
     EXPECT_EQ(link->slot_bytes, geometry.slot_bytes);
     std::uint32_t tag = 1;
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{55}, std::size_t{56}, std::size_t{57},
-                                    std::size_t{560}, std::size_t{561}, geometry.slot_bytes - 1, geometry.slot_bytes})
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{55}, std::size_t{56}, std::size_t{57},
+          std::size_t{560}, std::size_t{561}, geometry.slot_bytes - 1, geometry.slot_bytes})
       for (int round = 0; round < 3; ++round, ++tag) {
         if (!send(rank, *link, content(rank.rank, tag, bytes), tag)) return;
         if (!receive(rank, *link, content(peer, tag, bytes), tag)) return;
@@ -92,7 +94,8 @@ TEST_P(LinkTest, CarriesRandomTrafficOnManyChannels) {
       for (Flow& flow : flows) {
         const int channel = flow.link->channel, peer = flow.link->peer;
         for (std::uint64_t burst = pace() % 6; burst > 0 && flow.sent < kMessages; --burst) {
-          if (!flow.drawn) flow.next = content(stream(rank.rank, peer, channel), flow.sent, draw(flow.sizes_out));
+          if (!flow.drawn)
+            flow.next = content(stream(rank.rank, peer, channel), flow.sent, draw(flow.sizes_out));
           flow.drawn = true;
           if (!try_send(*flow.link, flow.next, 1000u + static_cast<std::uint32_t>(flow.sent))) break;
           flow.drawn = false;
@@ -106,7 +109,8 @@ TEST_P(LinkTest, CarriesRandomTrafficOnManyChannels) {
           flow.sizes_in = peek;
           EXPECT_EQ(got, Got::message);
           const bool right = data == content(stream(peer, rank.rank, channel), flow.received, data.size());
-          EXPECT_TRUE(right) << "message " << flow.received << " of " << data.size() << " bytes from " << peer;
+          EXPECT_TRUE(right) << "message " << flow.received << " of " << data.size() << " bytes from "
+                             << peer;
           if (!right || got != Got::message) return true;
           ++flow.received;
         }
@@ -124,7 +128,8 @@ TEST_P(LinkTest, CarriesRandomTrafficOnManyChannels) {
   });
 }
 
-// depth messages fit into a ring of common memory; a local ring and the peer's copy of it hold at most twice as many.
+// depth messages fit into a ring of common memory; a local ring and the peer's copy of it hold at most
+// twice as many.
 TEST_P(LinkTest, SenderStopsWithoutCredit) {
   const Geometry geometry{.slot_bytes = 1024, .depth = 8};
   RUN_OR_SKIP(2, geometry, [&](Rank& rank) {
@@ -165,7 +170,8 @@ TEST_P(LinkTest, FindsDisagreementByTheTag) {
       } else {
         std::vector<std::byte> room(bytes);
         Got got = Got::nothing;
-        EXPECT_TRUE(eventually([&] { return (got = try_receive(*link, room, 0x2222)) != Got::nothing || !rank.progress(); }));
+        EXPECT_TRUE(eventually(
+            [&] { return (got = try_receive(*link, room, 0x2222)) != Got::nothing || !rank.progress(); }));
         EXPECT_EQ(got, Got::wrong);
         if (!receive(rank, *link, data, 0x1111)) return;  // the message itself is untouched
       }
@@ -211,7 +217,9 @@ TEST_P(LinkTest, MessagesWakeSleepers) {
     for (std::uint32_t round = 0; round < kRounds; ++round) {
       if (!rank.barrier()) return;
       if (rank.rank == 0) {
-        const auto sleeping = [&] { return link->bell != nullptr ? link->bell->sleeping.load() != 0 : asleep.load(); };
+        const auto sleeping = [&] {
+          return link->bell != nullptr ? link->bell->sleeping.load() != 0 : asleep.load();
+        };
         EXPECT_TRUE(eventually([&] { return sleeping() || !rank.progress(); }));
         std::this_thread::sleep_for(std::chrono::milliseconds(round));
         if (!send(rank, *link, data, round) || !rank.finish(*link)) return;
@@ -222,7 +230,8 @@ TEST_P(LinkTest, MessagesWakeSleepers) {
       while (link->in.arrived(round) == RingEnd::Arrival::none) {
         if (bell != nullptr) {
           const std::uint32_t ticket = prepare_sleep(*bell);
-          if (link->in.arrived(round) == RingEnd::Arrival::none) sleep_on(*bell, ticket, link->bell_shared, 20'000'000);
+          if (link->in.arrived(round) == RingEnd::Arrival::none)
+            sleep_on(*bell, ticket, link->bell_shared, 20'000'000);
           end_sleep(*bell);
         } else {
           std::vector<int> fds;
@@ -266,7 +275,8 @@ TEST_P(LinkTest, DirectAccessReachesTheRightBytes) {
     if (!send(rank, *link, std::as_bytes(std::span(&mine, 1)), 1)) return;
     Got got = Got::nothing;
     EXPECT_TRUE(eventually([&] {
-      return (got = try_receive(*link, std::as_writable_bytes(std::span(&theirs, 1)), 1)) != Got::nothing || !rank.progress();
+      return (got = try_receive(*link, std::as_writable_bytes(std::span(&theirs, 1)), 1)) != Got::nothing ||
+             !rank.progress();
     }));
     if (got != Got::message || !rank.finish(*link) || !rank.barrier()) return;
 
@@ -302,7 +312,8 @@ TEST_P(LinkTest, DirectAccessReachesTheRightBytes) {
     if (!rank.barrier()) return;
     if (link->can_put) {
       const std::vector<std::byte> source = content(rank.rank, 3, 5000);
-      const Status status = rank.transport->put(*link, source.data(), theirs.memory.address + 10, source.size());
+      const Status status =
+          rank.transport->put(*link, source.data(), theirs.memory.address + 10, source.size());
       EXPECT_TRUE(status) << status.error().message;
       if (!rank.barrier()) return;
       std::vector<std::byte> expected = content(rank.rank, 1, kBytes);
@@ -347,7 +358,9 @@ TEST_P(LinkTest, StalledChannelDoesNotHoldUpOthers) {
     } else {
       Got got = Got::nothing;
       EXPECT_TRUE(eventually([&] {
-        return (got = try_receive(*busy, std::as_writable_bytes(std::span(&waiting, 1)), 999)) != Got::nothing || !rank.progress();
+        return (got = try_receive(*busy, std::as_writable_bytes(std::span(&waiting, 1)), 999)) !=
+                   Got::nothing ||
+               !rank.progress();
       }));
       if (got != Got::message) return;
       for (std::uint32_t n = 0; n < waiting; ++n)
@@ -401,7 +414,8 @@ TEST_P(LinkTest, RepeatsConnectAndRefusesStrangePeers) {
 
 TEST_P(LinkTest, LeavesNoDescriptorsBehind) {
   const auto descriptors = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
   };
   const auto once = [&] {
     return run_threads(entry(), 3, Geometry{}, [&](Rank& rank) {
@@ -416,7 +430,8 @@ TEST_P(LinkTest, LeavesNoDescriptorsBehind) {
   EXPECT_EQ(descriptors(), before);
 }
 
-// Setup calls the exchange equally often on all ranks, or ranks of one job would wait for each other for ever.
+// Setup calls the exchange equally often on all ranks, or ranks of one job would wait for each other for
+// ever.
 TEST_P(LinkTest, ExchangesEquallyOften) {
   Board board(3);
   std::array<std::atomic<int>, 3> calls{};
@@ -436,7 +451,8 @@ TEST_P(LinkTest, ExchangesEquallyOften) {
   EXPECT_EQ(calls[0].load(), calls[2].load());
 }
 
-// ---- Processes --------------------------------------------------------------------------------------------------
+// ---- Processes
+// --------------------------------------------------------------------------------------------------
 
 enum class At { reading, sending };
 
@@ -448,7 +464,8 @@ void peer_death(const TransportEntry& entry, At at) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   const Geometry geometry{.slot_bytes = 65536, .depth = 4};
-  Rank rank{.rank = child == 0 ? 1 : 0, .ranks = 2, .board = &board, .identities = identities_here(2, false)};
+  Rank rank{
+      .rank = child == 0 ? 1 : 0, .ranks = 2, .board = &board, .identities = identities_here(2, false)};
   rank.identities[0].pid = parent;
   rank.identities[1].pid = child == 0 ? getpid() : child;
   std::vector<std::byte> victim_data(64, std::byte{1});
@@ -484,8 +501,10 @@ void peer_death(const TransportEntry& entry, At at) {
   std::vector<std::byte> copy(64);
   EXPECT_TRUE(eventually(
       [&] {
-        status = link->needs_flush ? rank.transport->progress()
-                                   : rank.transport->get(*link, copy.data(), reinterpret_cast<std::uint64_t>(victim_data.data()), 64);
+        status = link->needs_flush
+                     ? rank.transport->progress()
+                     : rank.transport->get(*link, copy.data(),
+                                           reinterpret_cast<std::uint64_t>(victim_data.data()), 64);
         return !status;
       },
       std::chrono::milliseconds(1000)))

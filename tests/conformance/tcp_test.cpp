@@ -1,4 +1,5 @@
-// tcp against what it cannot trust: strangers at its port, peers that break the format, rings that do not fit.
+// tcp against what it cannot trust: strangers at its port, peers that break the format, rings that do not
+// fit.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -61,7 +62,8 @@ TEST(TcpTest, JunkAtTheListeningSocketIsHarmless) {
       for (std::byte& b : junk) b = static_cast<std::byte>(random());
       if (i % 3 == 1) {
         constexpr std::string_view text = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        junk.assign(reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<const std::byte*>(text.data()) + text.size());
+        junk.assign(reinterpret_cast<const std::byte*>(text.data()),
+                    reinterpret_cast<const std::byte*>(text.data()) + text.size());
       } else if (i % 3 == 2) {  // well-formed, but of another job
         const std::vector<std::byte> other(32, std::byte{1});
         Handshake wrong(Handshake::Role::dialled, other);
@@ -73,7 +75,9 @@ TEST(TcpTest, JunkAtTheListeningSocketIsHarmless) {
     Link* link = rank.link(1 - rank.rank, 0);
     if (link == nullptr) return;
     for (std::uint32_t n = 1; n < 100; ++n)
-      if (!send(rank, *link, content(rank.rank, n, n * 7), n) || !receive(rank, *link, content(1 - rank.rank, n, n * 7), n)) return;
+      if (!send(rank, *link, content(rank.rank, n, n * 7), n) ||
+          !receive(rank, *link, content(1 - rank.rank, n, n * 7), n))
+        return;
     rank.finish(*link);
     rank.barrier();
   });
@@ -104,8 +108,10 @@ struct Forger {
     const bool proven = eventually([&] {
       static_cast<void>(victim.transport->progress());
       if (!handshake.outgoing().empty()) {
-        handshake.sent(handshake.outgoing().size() * socket.send(handshake.outgoing(), deadline_in(5000)).has_value());
-      } else if (Result<std::size_t> got = socket.receive_some(handshake.room()); !got || !handshake.received(*got)) {
+        handshake.sent(handshake.outgoing().size() *
+                       socket.send(handshake.outgoing(), deadline_in(5000)).has_value());
+      } else if (Result<std::size_t> got = socket.receive_some(handshake.room());
+                 !got || !handshake.received(*got)) {
         return true;
       }
       return handshake.done();
@@ -123,11 +129,15 @@ struct Forger {
     EXPECT_TRUE(socket.send(payload, deadline_in(5000)));
   }
   void open() {
-    send({.kind = static_cast<std::uint16_t>(tcp::FrameKind::open), .sequence = kGeometry.depth,
+    send({.kind = static_cast<std::uint16_t>(tcp::FrameKind::open),
+          .sequence = kGeometry.depth,
           .bytes = static_cast<std::uint32_t>(kGeometry.slot_bytes)});
   }
   static tcp::Frame data(std::uint32_t sequence, std::uint32_t bytes) {
-    return {.kind = static_cast<std::uint16_t>(tcp::FrameKind::data), .sequence = sequence, .tag = 5, .bytes = bytes};
+    return {.kind = static_cast<std::uint16_t>(tcp::FrameKind::data),
+            .sequence = sequence,
+            .tag = 5,
+            .bytes = bytes};
   }
   /// The victim's error, which must come.
   Error verdict() {
@@ -163,15 +173,18 @@ TEST(TcpTest, NamesThePeerThatBreaksTheFormat) {
     std::vector<tcp::Frame> frames;
     const char* words;  // in the message
   };
-  tcp::Frame magic = Forger::data(1, 8), channel = Forger::data(1, 8), kind = Forger::data(1, 8), far = Forger::data(1, 8);
+  tcp::Frame magic = Forger::data(1, 8), channel = Forger::data(1, 8), kind = Forger::data(1, 8),
+             far = Forger::data(1, 8);
   magic.magic ^= 1;
   channel.channel = 3;
   far.channel = 60000;
   kind.kind = 77;
   tcp::Frame credit{.kind = static_cast<std::uint16_t>(tcp::FrameKind::credit), .consumed = 12};
-  const tcp::Frame geometry{.kind = static_cast<std::uint16_t>(tcp::FrameKind::open), .sequence = 64, .bytes = 999};
+  const tcp::Frame geometry{
+      .kind = static_cast<std::uint16_t>(tcp::FrameKind::open), .sequence = 64, .bytes = 999};
   const tcp::Frame goodbye{.kind = static_cast<std::uint16_t>(tcp::FrameKind::goodbye)};
-  const tcp::Frame hello{.kind = static_cast<std::uint16_t>(tcp::FrameKind::hello), .bytes = sizeof(tcp::Hello)};
+  const tcp::Frame hello{.kind = static_cast<std::uint16_t>(tcp::FrameKind::hello),
+                         .bytes = sizeof(tcp::Hello)};
   const std::vector<Case> cases = {
       {"magic", true, {magic}, "no frame"},
       {"channel", true, {channel}, "not open"},
@@ -182,7 +195,9 @@ TEST(TcpTest, NamesThePeerThatBreaksTheFormat) {
       {"sequence behind", true, {Forger::data(0, 8)}, "was due"},
       {"too long", true, {Forger::data(1, 1001)}, "at most 1000"},
       {"absurdly long", true, {Forger::data(1, 0xffffffffu)}, "at most 1000"},
-      {"no credit", true, {Forger::data(1, 0), Forger::data(2, 0), Forger::data(3, 0), Forger::data(4, 0), Forger::data(5, 0)},
+      {"no credit",
+       true,
+       {Forger::data(1, 0), Forger::data(2, 0), Forger::data(3, 0), Forger::data(4, 0), Forger::data(5, 0)},
        "ring is full"},
       {"credit for nothing", true, {credit}, "only 0 were sent"},
       {"geometry", false, {geometry}, "rings of 64 slots of 999"},

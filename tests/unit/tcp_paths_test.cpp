@@ -35,7 +35,9 @@ std::string pairs(const OfferedAddresses& low, const OfferedAddresses& high, boo
 }
 
 TEST(TcpPaths, PairsBySubnetWhateverTheOrder) {
-  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "10.0.1.1/24"}}), offer({{0, "10.0.1.2/24"}, {1, "10.0.0.2/24"}})), "0-1 1-0");
+  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "10.0.1.1/24"}}),
+                  offer({{0, "10.0.1.2/24"}, {1, "10.0.0.2/24"}})),
+            "0-1 1-0");
   EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "10.0.1.1/24"}}), offer({{0, "10.0.0.2/24"}})), "0-0");
   EXPECT_EQ(pairs(offer({{0, "172.16.5.1/20"}}), offer({{0, "172.16.15.254/20"}})), "0-0");
 }
@@ -46,7 +48,9 @@ TEST(TcpPaths, UsesAnInterfaceOnce) {
   EXPECT_EQ(pairs(both, offer({{0, "10.0.0.2/24"}, {0, "fd00::2/64"}})), "0-0");
   EXPECT_EQ(pairs(both, offer({{0, "fd00::2/64"}})), "1-0");
   // Several interfaces in one subnet pair off.
-  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "10.0.0.3/24"}}), offer({{0, "10.0.0.2/24"}, {1, "10.0.0.4/24"}})), "0-0 1-1");
+  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "10.0.0.3/24"}}),
+                  offer({{0, "10.0.0.2/24"}, {1, "10.0.0.4/24"}})),
+            "0-0 1-1");
 }
 
 TEST(TcpPaths, JoinsRoutedRailsByTheirOrder) {
@@ -54,7 +58,8 @@ TEST(TcpPaths, JoinsRoutedRailsByTheirOrder) {
   EXPECT_EQ(pairs(two, offer({{0, "10.8.0.1/31"}, {1, "10.8.1.1/31"}})), "0-0 1-1");
   EXPECT_EQ(pairs(two, offer({{0, "10.8.0.1/31"}})), "0-0 1-0");
   EXPECT_EQ(pairs(offer({{0, "10.8.0.1/32"}}), two), "0-0 0-1");
-  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "fd00:1::1/64"}}), offer({{0, "fd00:2::1/64"}})), "1-0") << "common family";
+  EXPECT_EQ(pairs(offer({{0, "10.0.0.1/24"}, {1, "fd00:1::1/64"}}), offer({{0, "fd00:2::1/64"}})), "1-0")
+      << "common family";
 }
 
 TEST(TcpPaths, KeepsLoopbackOnItsHost) {

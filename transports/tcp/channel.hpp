@@ -1,12 +1,13 @@
 #pragma once
-// The two rings of a link and the transport's ends of them. The executor produces into link.out and consumes link.in;
-// the transport consumes what departs and produces what arrives.
+// The two rings of a link and the transport's ends of them. The executor produces into link.out and
+// consumes link.in; the transport consumes what departs and produces what arrives.
 //
 //   executor --link.out--> departing --socket--> arriving --link.in--> executor of the peer
 //
-// A slot of the out ring is free again as soon as the kernel has its bytes. The peer's ring is guarded end to end: a
-// data frame leaves only while fewer than `depth` messages are sent and not yet consumed by the peer's executor, so
-// whatever arrives has its slot and one stalled channel never stops the reading of another.
+// A slot of the out ring is free again as soon as the kernel has its bytes. The peer's ring is guarded end
+// to end: a data frame leaves only while fewer than `depth` messages are sent and not yet consumed by the
+// peer's executor, so whatever arrives has its slot and one stalled channel never stops the reading of
+// another.
 
 #include <sys/mman.h>
 
@@ -23,7 +24,9 @@ class RingMemory {
  public:
   static Result<RingMemory> map(std::size_t bytes) {
     void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return fail(Code::out_of_memory, "tcp: no " + std::to_string(bytes) + " bytes for the rings of a link");
+    if (at == MAP_FAILED)
+      return fail(Code::out_of_memory,
+                  "tcp: no " + std::to_string(bytes) + " bytes for the rings of a link");
     return RingMemory(static_cast<std::byte*>(at), bytes);
   }
   RingMemory(RingMemory&& other) noexcept : at_(std::exchange(other.at_, nullptr)), bytes_(other.bytes_) {}
@@ -64,7 +67,8 @@ struct Channel {
   std::uint32_t consumed() const { return link.in.credit->consumed.load(std::memory_order_acquire); }
   /// The executor has committed message number `sequence`.
   bool committed(std::uint32_t sequence) const {
-    return static_cast<std::uint32_t>(departing.header(sequence)->flag.load(std::memory_order_acquire)) == sequence;
+    return static_cast<std::uint32_t>(departing.header(sequence)->flag.load(std::memory_order_acquire)) ==
+           sequence;
   }
   /// The peer's ring has a slot for message number `sequence`.
   bool granted(std::uint32_t sequence) const { return peer_open && sequence - 1 - peer_consumed < depth(); }
@@ -78,8 +82,8 @@ struct Channel {
   std::uint32_t told = 0;           // of the peer's messages, as last said
   bool open_due = true;             // our open frame has not been made yet
   bool peer_open = false;           // the peer's open frame has come
-  void* carrier = nullptr;          // what its connection belongs to (TcpTransport::Watched); null: none yet
-  bool active = false;              // in its connection's list of channels to look at
+  void* carrier = nullptr;  // what its connection belongs to (TcpTransport::Watched); null: none yet
+  bool active = false;      // in its connection's list of channels to look at
 };
 
 }  // namespace tamaki::tcp

@@ -19,11 +19,13 @@ constexpr int kGreetingMs = 10'000;  // an accepted connection introduces itself
 
 bool is_gone(int error) { return error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
 
-std::string quoted(std::uint32_t value, const char* what) { return std::string(what) + " " + std::to_string(value); }
+std::string quoted(std::uint32_t value, const char* what) {
+  return std::string(what) + " " + std::to_string(value);
+}
 
-/// Finds out about hosts that vanish without a word while nothing is under way. No TCP_USER_TIMEOUT: it would also
-/// end the connection to a living rank that computes for longer than that while its socket is full; a wait for a rank
-/// that does not answer is bounded by the deadline of the operation.
+/// Finds out about hosts that vanish without a word while nothing is under way. No TCP_USER_TIMEOUT: it
+/// would also end the connection to a living rank that computes for longer than that while its socket is
+/// full; a wait for a rank that does not answer is bounded by the deadline of the operation.
 void keep_alive(int fd) {
   const int on = 1, idle_s = 10, interval_s = 5, probes = 4;
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -71,12 +73,18 @@ void Connection::abandon() {
 
 std::uint32_t Connection::interest() const {
   switch (stage_) {
-    case Stage::dialling: return EPOLLOUT;
-    case Stage::proving: return EPOLLIN | (handshake_.outgoing().empty() ? 0u : EPOLLOUT);
-    case Stage::greeting: return EPOLLIN;
-    case Stage::introduced: return 0;
-    case Stage::ready: return EPOLLIN | (blocked_ ? EPOLLOUT : 0u);
-    case Stage::closed: break;
+    case Stage::dialling:
+      return EPOLLOUT;
+    case Stage::proving:
+      return EPOLLIN | (handshake_.outgoing().empty() ? 0u : EPOLLOUT);
+    case Stage::greeting:
+      return EPOLLIN;
+    case Stage::introduced:
+      return 0;
+    case Stage::ready:
+      return EPOLLIN | (blocked_ ? EPOLLOUT : 0u);
+    case Stage::closed:
+      break;
   }
   return 0;
 }
@@ -120,21 +128,27 @@ Status Connection::prove() {
   while (!handshake_.done()) {
     if (!handshake_.outgoing().empty()) {
       const Result<std::size_t> sent = socket_.send_some(handshake_.outgoing());
-      if (!sent) return broken(sent.error().code, "while it was to prove that it belongs to the job: " + sent.error().message);
+      if (!sent)
+        return broken(sent.error().code,
+                      "while it was to prove that it belongs to the job: " + sent.error().message);
       if (*sent == 0) return {};
       handshake_.sent(*sent);
       continue;
     }
     const Result<std::size_t> got = socket_.receive_some(handshake_.room());
-    if (!got) return broken(got.error().code, "while it was to prove that it belongs to the job: " + got.error().message);
+    if (!got)
+      return broken(got.error().code,
+                    "while it was to prove that it belongs to the job: " + got.error().message);
     if (*got == 0) return {};
-    if (Status status = handshake_.received(*got); !status) return broken(status.error().code, status.error().message);
+    if (Status status = handshake_.received(*got); !status)
+      return broken(status.error().code, status.error().message);
   }
   stage_ = hello_due_ ? Stage::ready : Stage::greeting;
   return {};
 }
 
-// ---- Sending ----------------------------------------------------------------------------------------------------
+// ---- Sending
+// ----------------------------------------------------------------------------------------------------
 
 bool Connection::add_frame(FrameKind kind, Channel* channel) {
   if (batched_ == kBatch) return false;
@@ -170,8 +184,9 @@ Status Connection::fill_batch() {
       if (!channel.committed(channel.taken) || !channel.granted(channel.taken)) continue;
       const SlotHeader& slot = *channel.departing.header(channel.taken);
       if (slot.kind != MessageKind::slot || slot.bytes > channel.link.slot_bytes)
-        return broken(Code::internal, "a message of kind " + std::to_string(static_cast<int>(slot.kind)) + " and " +
-                                          std::to_string(slot.bytes) + " bytes was committed to a link with slots of " +
+        return broken(Code::internal, "a message of kind " + std::to_string(static_cast<int>(slot.kind)) +
+                                          " and " + std::to_string(slot.bytes) +
+                                          " bytes was committed to a link with slots of " +
                                           std::to_string(channel.link.slot_bytes) + " bytes");
       add_frame(FrameKind::data, &channel);
       Outgoing& out = batch_[batched_ - 1];
@@ -188,7 +203,8 @@ Status Connection::fill_batch() {
   // Credits travel with data where there is some, and by themselves once half a ring is waiting to be told.
   bool waiting = false;
   std::erase_if(active_, [&](Channel* channel) {
-    if (channel->consumed() - channel->told > channel->depth() / 2 - 1) add_frame(FrameKind::credit, channel);
+    if (channel->consumed() - channel->told > channel->depth() / 2 - 1)
+      add_frame(FrameKind::credit, channel);
     const bool to_send = channel->open_due || (data_wanted && channel->committed(channel->taken));
     waiting |= to_send;
     channel->active = to_send || channel->told != channel->arriving.next - 1;
@@ -229,7 +245,8 @@ Status Connection::send() {
       const std::size_t skipped = std::min(skip, bytes);
       skip -= skipped;
       if (bytes > skipped)
-        parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped, bytes - skipped};
+        parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped,
+                          bytes - skipped};
     };
     for (std::size_t i = first_; i < batched_; ++i) {
       part(&batch_[i].frame, kFrameBytes);
@@ -244,7 +261,8 @@ Status Connection::send() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       blocked_ = true;
     } else if (is_gone(errno)) {
-      // What the peer sent before it went, its goodbye perhaps, is still to be read: receive() has the last word.
+      // What the peer sent before it went, its goodbye perhaps, is still to be read: receive() has the last
+      // word.
       write_dead_ = true;
       return receive();
     } else if (errno != EINTR) {
@@ -254,7 +272,8 @@ Status Connection::send() {
   return {};
 }
 
-// ---- Receiving --------------------------------------------------------------------------------------------------
+// ---- Receiving
+// --------------------------------------------------------------------------------------------------
 
 Status Connection::end_of_stream(int error) {
   if (!goodbye_received_) {
@@ -268,11 +287,13 @@ Status Connection::end_of_stream(int error) {
 
 // Nothing but messages to the peer can be missed now; credits for it are of no use any more.
 Status Connection::leave_behind() {
-  const bool unsent = std::ranges::any_of(active_, [](Channel* c) { return c->committed(c->departing.next); });
+  const bool unsent =
+      std::ranges::any_of(active_, [](Channel* c) { return c->committed(c->departing.next); });
   for (Channel* channel : active_) channel->active = false;
   active_.clear();
   batched_ = 0;
-  if (unsent && !leaving_) return broken(Code::peer_lost, "has left the communicator before it took the messages sent to it");
+  if (unsent && !leaving_)
+    return broken(Code::peer_lost, "has left the communicator before it took the messages sent to it");
   return {};
 }
 
@@ -349,7 +370,8 @@ Status Connection::admit() {
 
 Status Connection::accept_frame(const Frame& frame) {
   if (frame.magic != kMagic || goodbye_received_)
-    return broken(Code::peer_lost, goodbye_received_ ? "sent more after its goodbye" : "sent what is no frame of this version");
+    return broken(Code::peer_lost, goodbye_received_ ? "sent more after its goodbye"
+                                                     : "sent what is no frame of this version");
   const auto kind = static_cast<FrameKind>(frame.kind);
   if (kind == FrameKind::hello) return accept_hello(frame);
   if (stage_ != Stage::ready) return broken(Code::peer_lost, "did not introduce itself");
@@ -358,7 +380,8 @@ Status Connection::accept_frame(const Frame& frame) {
     return {};
   }
   const std::size_t number = frame.channel;
-  if (number >= kMaxChannels) return broken(Code::peer_lost, quoted(frame.channel, "sent a frame for channel"));
+  if (number >= kMaxChannels)
+    return broken(Code::peer_lost, quoted(frame.channel, "sent a frame for channel"));
   Channel* channel = number < channels_.size() ? channels_[number] : nullptr;
   if (kind == FrameKind::open) {
     if (number >= announced_.size()) announced_.resize(number + 1);
@@ -369,9 +392,9 @@ Status Connection::accept_frame(const Frame& frame) {
     return broken(Code::peer_lost, quoted(frame.kind, "sent a frame of kind") + " for channel " +
                                        std::to_string(number) + ", which is not open");
   if (frame.consumed - channel->peer_consumed > channel->taken - 1 - channel->peer_consumed)
-    return broken(Code::peer_lost, quoted(frame.consumed, "claims to have consumed message") + " of channel " +
-                                       std::to_string(number) + ", only " + std::to_string(channel->taken - 1) +
-                                       " were sent");
+    return broken(Code::peer_lost, quoted(frame.consumed, "claims to have consumed message") +
+                                       " of channel " + std::to_string(number) + ", only " +
+                                       std::to_string(channel->taken - 1) + " were sent");
   channel->peer_consumed = frame.consumed;
   return kind == FrameKind::data ? accept_data(frame, *channel) : Status();
 }
@@ -380,16 +403,19 @@ Status Connection::opened(Channel& channel, const Geometry& peer) {
   if (peer.slot_bytes != channel.link.slot_bytes || peer.depth != channel.depth())
     return broken(Code::mismatch, "has rings of " + std::to_string(peer.depth) + " slots of " +
                                       std::to_string(peer.slot_bytes) + " bytes, here they are " +
-                                      std::to_string(channel.depth()) + " of " + std::to_string(channel.link.slot_bytes));
+                                      std::to_string(channel.depth()) + " of " +
+                                      std::to_string(channel.link.slot_bytes));
   channel.peer_open = true;
   channel.link.open = true;
   return {};
 }
 
 Status Connection::accept_data(const Frame& frame, Channel& channel) {
-  if (frame.sequence != channel.arriving.next || !channel.arriving.can_send() || frame.bytes > channel.link.slot_bytes)
-    return broken(Code::peer_lost, quoted(frame.sequence, "sent message") + " of " + std::to_string(frame.bytes) +
-                                       " bytes on channel " + std::to_string(frame.channel) + " where message " +
+  if (frame.sequence != channel.arriving.next || !channel.arriving.can_send() ||
+      frame.bytes > channel.link.slot_bytes)
+    return broken(Code::peer_lost, quoted(frame.sequence, "sent message") + " of " +
+                                       std::to_string(frame.bytes) + " bytes on channel " +
+                                       std::to_string(frame.channel) + " where message " +
                                        std::to_string(channel.arriving.next) + " of at most " +
                                        std::to_string(channel.link.slot_bytes) + " bytes was due" +
                                        (channel.arriving.can_send() ? "" : " and the ring is full"));
@@ -410,7 +436,8 @@ void Connection::deliver() {
   receiver_ = nullptr;
 }
 
-// ---- Leaving ----------------------------------------------------------------------------------------------------
+// ---- Leaving
+// ----------------------------------------------------------------------------------------------------
 
 void Connection::leave(Last last) {
   leaving_ = true;
@@ -423,12 +450,13 @@ bool Connection::left() const {
   if (stage_ == Stage::closed || write_dead_) return true;
   if (stage_ != Stage::ready) {
     // Not connected yet: only worth waiting for if messages are to go.
-    return last_ == Last::begun ||
-           std::ranges::none_of(channels_, [](Channel* c) { return c != nullptr && c->committed(c->taken); });
+    return last_ == Last::begun || std::ranges::none_of(channels_, [](Channel* c) {
+             return c != nullptr && c->committed(c->taken);
+           });
   }
   if (!goodbye_sent_ || batched_ != 0) return false;
-  // Closing while data is under way could answer a late credit frame with a reset that destroys it. What the peer's
-  // system has acknowledged, it keeps for the peer.
+  // Closing while data is under way could answer a late credit frame with a reset that destroys it. What
+  // the peer's system has acknowledged, it keeps for the peer.
   int unacknowledged = 0;
   return ::ioctl(fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }

@@ -1,10 +1,12 @@
 #pragma once
-// One TCP connection of a pair of ranks, shared by the channels of one path. It moves frames between the socket and
-// the channels' rings without ever blocking, and it is the only place that touches the bytes.
+// One TCP connection of a pair of ranks, shared by the channels of one path. It moves frames between the
+// socket and the channels' rings without ever blocking, and it is the only place that touches the bytes.
 //
 //   dialling -> proving -> ready -> closed                    side that dials (the lower rank)
-//   proving -> greeting -> introduced -> ready -> closed      side that accepts: greeting waits for the hello frame,
-//                                                             introduced for its owner to admit the connection
+//   proving -> greeting -> introduced -> ready -> closed      side that accepts: greeting waits for the
+//   hello frame,
+//                                                             introduced for its owner to admit the
+//                                                             connection
 //
 // All methods are called by the thread that is inside the communicator.
 
@@ -31,12 +33,12 @@ class Connection {
 
   /// The side that dials. `hello` and `path` tell the other side what the connection is for.
   struct Dialled {
-    Socket socket;       // of Socket::start_connect
+    Socket socket;  // of Socket::start_connect
     Address remote;
     std::span<const std::byte> secret;
     Hello hello;
     std::uint32_t path = 0;
-    std::string peer;    // "rank 3 (host b, pid 7)", for messages
+    std::string peer;  // "rank 3 (host b, pid 7)", for messages
   };
   explicit Connection(Dialled dialled);
   /// The side that accepted a connection from `remote`, not yet known.
@@ -78,8 +80,8 @@ class Connection {
   /// Sends what is due as far as the socket takes it.
   Status send();
 
-  /// Starts the end: when everything committed (all: true) or begun has been sent, says goodbye and shuts the sending
-  /// side. left() is then true once the peer's system has all of it.
+  /// Starts the end: when everything committed (all: true) or begun has been sent, says goodbye and shuts
+  /// the sending side. left() is then true once the peer's system has all of it.
   enum class Last { committed, begun };
   void leave(Last last);
   bool left() const;
@@ -90,9 +92,10 @@ class Connection {
     Channel* channel = nullptr;  // of a data frame: its slot is free once the frame is sent
     const std::byte* payload = nullptr;
   };
-  static constexpr std::size_t kBatch = 8;             // frames in one system call
-  static constexpr std::size_t kStaging = 8192;        // bytes read ahead: a message of up to 8 KiB comes with one call
-  static constexpr int kReadsAtOnce = 16;              // before the next connection gets its turn
+  static constexpr std::size_t kBatch = 8;  // frames in one system call
+  static constexpr std::size_t kStaging =
+      8192;                                // bytes read ahead: a message of up to 8 KiB comes with one call
+  static constexpr int kReadsAtOnce = 16;  // before the next connection gets its turn
 
   Status prove();
   Status fill_batch();
@@ -119,15 +122,15 @@ class Connection {
   bool hello_due_ = false;
   Stage broke_in_ = Stage::closed;
 
-  std::vector<Channel*> channels_;       // by channel number; null: not connected here
+  std::vector<Channel*> channels_;  // by channel number; null: not connected here
   struct Geometry {
     std::uint32_t slot_bytes = 0;
     std::uint32_t depth = 0;  // 0: not known
   };
   Status opened(Channel& channel, const Geometry& peer);
-  std::vector<Geometry> announced_;      // by channel number: of the peer's open frame
+  std::vector<Geometry> announced_;  // by channel number: of the peer's open frame
   std::vector<Channel*> active_;
-  std::size_t turn_ = 0;                 // rotates through active_, so that each channel gets its share
+  std::size_t turn_ = 0;  // rotates through active_, so that each channel gets its share
 
   std::array<Outgoing, kBatch> batch_;
   std::size_t batched_ = 0;   // frames in batch_
@@ -137,15 +140,14 @@ class Connection {
   bool write_dead_ = false;   // the peer no longer reads; what it sent before is still to be read
   bool leaving_ = false;
   Last last_ = Last::committed;
-  bool goodbye_due_ = false;
   bool goodbye_sent_ = false;
   bool goodbye_received_ = false;
 
   alignas(8) std::array<std::byte, kStaging> staging_;
-  std::size_t staged_ = 0;           // bytes in staging_, from its start
-  Frame incoming_;                   // the data frame whose payload is coming
-  Channel* receiver_ = nullptr;      // its channel; null: a header comes next
-  std::size_t payload_at_ = 0;       // bytes of the payload that have come
+  std::size_t staged_ = 0;       // bytes in staging_, from its start
+  Frame incoming_;               // the data frame whose payload is coming
+  Channel* receiver_ = nullptr;  // its channel; null: a header comes next
+  std::size_t payload_at_ = 0;   // bytes of the payload that have come
 };
 
 }  // namespace tamaki::tcp

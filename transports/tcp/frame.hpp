@@ -1,6 +1,6 @@
 #pragma once
-// What travels on a connection once both ends have authenticated: frames of a fixed header, little-endian, and the
-// payload of data frames right after it.
+// What travels on a connection once both ends have authenticated: frames of a fixed header, little-endian,
+// and the payload of data frames right after it.
 //
 //   offset  bytes
 //        0      4  magic and version: 'T' 'M' 'K' 1
@@ -8,14 +8,16 @@
 //        6      2  channel
 //        8      4  sequence   data: number of the message in its ring; open: depth of the sender's rings
 //       12      4  tag        data: the message's tag; hello: path
-//       16      4  bytes      data: payload; open: slot_bytes; hello: 16, the payload is {communicator, from, to}
-//       20      4  consumed   messages of this channel that the sender of the frame has consumed so far
+//       16      4  bytes      data: payload; open: slot_bytes; hello: 16, the payload is {communicator,
+//       from, to} 20      4  consumed   messages of this channel that the sender of the frame has consumed
+//       so far
 //
 //   hello    first frame of the dialling side: which ranks of which communicator this connection joins
 //   open     this end of the channel exists; credit for `depth` messages
 //   data     one message; only sent when the receiver's ring has a free slot for it
 //   credit   nothing but `consumed` (data frames carry it along)
-//   goodbye  last frame: the sender has left in good order, the end of the stream that follows is no failure
+//   goodbye  last frame: the sender has left in good order, the end of the stream that follows is no
+//   failure
 
 #include <bit>
 #include <cstddef>

@@ -24,7 +24,8 @@ bool same_subnet(const OfferedAddress& a, const OfferedAddress& b) {
   for (int bit = 0; bit < a.prefix; bit += 8) {
     const int rest = std::min(8, a.prefix - bit);
     const auto mask = static_cast<std::uint8_t>(0xff << (8 - rest));
-    if (((a.bytes[static_cast<std::size_t>(bit / 8)] ^ b.bytes[static_cast<std::size_t>(bit / 8)]) & mask) != 0)
+    if (((a.bytes[static_cast<std::size_t>(bit / 8)] ^ b.bytes[static_cast<std::size_t>(bit / 8)]) &
+         mask) != 0)
       return false;
   }
   return true;
@@ -36,7 +37,8 @@ std::vector<std::uint8_t> one_each(const OfferedAddresses& offer, int family, bo
   std::bitset<256> seen;
   for (std::uint32_t i = 0; i < count_of(offer); ++i) {
     const OfferedAddress& address = offer.addresses[i];
-    if (address.family != family || (address.loopback != 0) != loopback || seen[address.interface]) continue;
+    if (address.family != family || (address.loopback != 0) != loopback || seen[address.interface])
+      continue;
     seen[address.interface] = true;
     found.push_back(static_cast<std::uint8_t>(i));
   }
@@ -45,14 +47,16 @@ std::vector<std::uint8_t> one_each(const OfferedAddresses& offer, int family, bo
 
 }  // namespace
 
-std::vector<Path> pair_addresses(const OfferedAddresses& low, const OfferedAddresses& high, bool same_host) {
+std::vector<Path> pair_addresses(const OfferedAddresses& low, const OfferedAddresses& high,
+                                 bool same_host) {
   std::vector<Path> paths;
   std::bitset<256> used_low, used_high;  // interfaces
   for (std::uint32_t i = 0; i < count_of(low); ++i) {
     for (std::uint32_t j = 0; j < count_of(high); ++j) {
       const OfferedAddress& a = low.addresses[i];
       const OfferedAddress& b = high.addresses[j];
-      if (used_low[a.interface] || used_high[b.interface] || !fit(a, b, same_host) || !same_subnet(a, b)) continue;
+      if (used_low[a.interface] || used_high[b.interface] || !fit(a, b, same_host) || !same_subnet(a, b))
+        continue;
       used_low[a.interface] = used_high[b.interface] = true;
       paths.push_back({static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j)});
     }
@@ -62,7 +66,8 @@ std::vector<Path> pair_addresses(const OfferedAddresses& low, const OfferedAddre
     const auto a = one_each(low, family, false);
     const auto b = one_each(high, family, false);
     if (a.empty() || b.empty()) continue;
-    for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) paths.push_back({a[i % a.size()], b[i % b.size()]});
+    for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i)
+      paths.push_back({a[i % a.size()], b[i % b.size()]});
     return paths;
   }
   return paths;

@@ -1,6 +1,6 @@
 #pragma once
-// Which addresses of two ranks belong together. Each pair is a path, and the channels (lanes) of the two ranks are
-// spread over their paths. Both ranks compute the same list from the same exchanged records.
+// Which addresses of two ranks belong together. Each pair is a path, and the channels (lanes) of the two
+// ranks are spread over their paths. Both ranks compute the same list from the same exchanged records.
 
 #include <array>
 #include <cstddef>
@@ -39,10 +39,11 @@ struct Path {
   std::uint8_t high = 0;  // address of the higher rank
 };
 
-/// The paths between two ranks, at most one for each pair of interfaces; empty where no two addresses fit together.
-/// Addresses of one subnet come together, each interface at most once; only where no subnet is common are interfaces
-/// joined by their order (routed rails), the shorter list cyclically. Loopback addresses fit on the same host only.
-/// Records of other ranks come from the network: counts beyond kMaxAddresses are cut.
+/// The paths between two ranks, at most one for each pair of interfaces; empty where no two addresses fit
+/// together. Addresses of one subnet come together, each interface at most once; only where no subnet is
+/// common are interfaces joined by their order (routed rails), the shorter list cyclically. Loopback
+/// addresses fit on the same host only. Records of other ranks come from the network: counts beyond
+/// kMaxAddresses are cut.
 std::vector<Path> pair_addresses(const OfferedAddresses& low, const OfferedAddresses& high, bool same_host);
 
 /// "10.0.0.1:4711", "[fd00::1]:4711".

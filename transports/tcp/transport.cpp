@@ -31,7 +31,9 @@ Address address_of(const OfferedAddress& offered) {
   return Address(reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
-std::span<const std::byte> bytes_of(const OfferedAddresses& offer) { return std::as_bytes(std::span(&offer, 1)); }
+std::span<const std::byte> bytes_of(const OfferedAddresses& offer) {
+  return std::as_bytes(std::span(&offer, 1));
+}
 
 }  // namespace
 
@@ -49,8 +51,8 @@ Status TcpTransport::listen() {
   std::string refused;
   for (const Interface& interface : *chosen) {
     if (offer_.count == kMaxAddresses) {
-      log(Level::info, "tcp: more than " + std::to_string(kMaxAddresses) + " addresses; " + interface.name + " " +
-                           interface.address.text() + " and those after it are not used");
+      log(Level::info, "tcp: more than " + std::to_string(kMaxAddresses) + " addresses; " + interface.name +
+                           " " + interface.address.text() + " and those after it are not used");
       break;
     }
     Result<Listener> listener = Listener::open(interface.address, SOMAXCONN);
@@ -68,7 +70,8 @@ Status TcpTransport::listen() {
     offered.loopback = interface.loopback ? 1 : 0;
     std::ranges::copy(interface.address.bytes(), offered.bytes.begin());
     epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener->fd(), &event) != 0) return fail_errno("tcp: epoll_ctl");
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener->fd(), &event) != 0)
+      return fail_errno("tcp: epoll_ctl");
     listeners_.push_back(std::move(*listener));
   }
   if (listeners_.empty()) return fail(Code::system, "tcp: cannot listen on any interface" + refused);
@@ -90,8 +93,8 @@ Status TcpTransport::setup(const Exchange& exchange) {
 std::string TcpTransport::describe(int peer) const {
   const RankIdentity& identity = context_.ranks[static_cast<std::size_t>(peer)];
   return "rank " + std::to_string(peer) + " (host " +
-         std::string(identity.host_name, strnlen(identity.host_name, sizeof identity.host_name)) + ", pid " +
-         std::to_string(identity.pid) + ")";
+         std::string(identity.host_name, strnlen(identity.host_name, sizeof identity.host_name)) +
+         ", pid " + std::to_string(identity.pid) + ")";
 }
 
 std::vector<Path> TcpTransport::paths_to(int peer) const {
@@ -105,10 +108,15 @@ bool TcpTransport::reaches(int peer, std::string* why) const {
   if (!paths_to(peer).empty()) return true;
   if (why == nullptr) return false;
   const bool known = peer >= 0 && static_cast<std::size_t>(peer) < offers_.size();
-  if (!trouble_) *why = trouble_.error().message;
-  else if (peer == context_.rank) *why = "the rank itself";
-  else if (known && offers_[static_cast<std::size_t>(peer)].count == 0) *why = describe(peer) + " listens on no interface";
-  else *why = "no address here fits one of rank " + std::to_string(peer) + " (TAMAKI_INTERFACES chooses interfaces)";
+  if (!trouble_)
+    *why = trouble_.error().message;
+  else if (peer == context_.rank)
+    *why = "the rank itself";
+  else if (known && offers_[static_cast<std::size_t>(peer)].count == 0)
+    *why = describe(peer) + " listens on no interface";
+  else
+    *why = "no address here fits one of rank " + std::to_string(peer) +
+           " (TAMAKI_INTERFACES chooses interfaces)";
   return false;
 }
 
@@ -124,12 +132,16 @@ TcpTransport::Peer& TcpTransport::peer_entry(int peer) {
 Result<Link*> TcpTransport::connect(int peer, int channel) {
   std::string why;
   if (!reaches(peer, &why))
-    return fail(Code::invalid_usage, "tcp does not reach rank " + std::to_string(peer) + ": " + why, Scope::communicator);
+    return fail(Code::invalid_usage, "tcp does not reach rank " + std::to_string(peer) + ": " + why,
+                Scope::communicator);
   if (channel < 0 || channel >= kMaxChannels)
-    return fail(Code::invalid_usage, "tcp: channel " + std::to_string(channel) + " is not in 0.." +
-                                         std::to_string(kMaxChannels - 1), Scope::communicator);
+    return fail(
+        Code::invalid_usage,
+        "tcp: channel " + std::to_string(channel) + " is not in 0.." + std::to_string(kMaxChannels - 1),
+        Scope::communicator);
   Peer& entry = peer_entry(peer);
-  if (const auto found = entry.channels.find(channel); found != entry.channels.end()) return &found->second->link;
+  if (const auto found = entry.channels.find(channel); found != entry.channels.end())
+    return &found->second->link;
   if (!failure_) return tl::unexpected<Error>(failure_.error());
   Result<RingMemory> memory = RingMemory::map(2 * ring_bytes(context_.slot_bytes, context_.depth));
   if (!memory) return pass(std::move(memory));
@@ -162,20 +174,21 @@ Status TcpTransport::dial(int peer, std::size_t path) {
   const Address remote = address_of(offers_[static_cast<std::size_t>(peer)].addresses[pair.high]);
   Result<Socket> socket = Socket::start_connect(remote, &local);
   if (!socket)
-    return fail(socket.error().code, "tcp: " + describe(peer) + " from " + local.text() + ": " + socket.error().message,
+    return fail(socket.error().code,
+                "tcp: " + describe(peer) + " from " + local.text() + ": " + socket.error().message,
                 Scope::communicator);
   std::unique_ptr<Watched>& watched = entry.connections[path];
   const int dials = watched == nullptr ? 1 : watched->dials + 1;
   if (watched == nullptr) watched = std::make_unique<Watched>();
-  watched->connection = std::make_unique<Connection>(Connection::Dialled{
-      .socket = std::move(*socket),
-      .remote = remote,
-      .secret = secret_,
-      .hello = {.communicator = context_.communicator,
-                .from = static_cast<std::uint32_t>(context_.rank),
-                .to = static_cast<std::uint32_t>(peer)},
-      .path = static_cast<std::uint32_t>(path),
-      .peer = describe(peer)});
+  watched->connection = std::make_unique<Connection>(
+      Connection::Dialled{.socket = std::move(*socket),
+                          .remote = remote,
+                          .secret = secret_,
+                          .hello = {.communicator = context_.communicator,
+                                    .from = static_cast<std::uint32_t>(context_.rank),
+                                    .to = static_cast<std::uint32_t>(peer)},
+                          .path = static_cast<std::uint32_t>(path),
+                          .peer = describe(peer)});
   watched->interest = 0;
   watched->dials = dials;
   watched->peer = peer;
@@ -199,7 +212,8 @@ void TcpTransport::register_interest(Watched& watched) {
   const int fd = watched.connection->fd();
   epoll_event event{.events = wanted, .data = {.ptr = &watched}};
   // A closed descriptor has left the set by itself.
-  if (fd >= 0 && ::epoll_ctl(epoll_.get(), watched.interest == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) != 0)
+  if (fd >= 0 &&
+      ::epoll_ctl(epoll_.get(), watched.interest == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) != 0)
     note(fail_errno("tcp: epoll_ctl", Scope::communicator));
   watched.interest = wanted;
 }
@@ -246,14 +260,17 @@ void TcpTransport::step(int timeout_ms) {
   const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.ptr == nullptr) accept_strangers();
-    else on_event(*static_cast<Watched*>(event.data.ptr), event.events);
+    if (event.data.ptr == nullptr)
+      accept_strangers();
+    else
+      on_event(*static_cast<Watched*>(event.data.ptr), event.events);
   }
   if (!strangers_.empty()) drop_strangers();
 }
 
 bool TcpTransport::read_directly() {
-  if (established_.empty() || established_.size() > kFewConnections || ++steps_ % kStepsPerPoll == 0) return false;
+  if (established_.empty() || established_.size() > kFewConnections || ++steps_ % kStepsPerPoll == 0)
+    return false;
   for (const Watched* watched : established_)
     if (!watched->connection->only_reads()) return false;
   for (Watched* watched : established_) on_event(*watched, EPOLLIN);
@@ -278,7 +295,8 @@ void TcpTransport::on_event(Watched& watched, std::uint32_t events) {
   settle(watched);
 }
 
-// ---- Accepting --------------------------------------------------------------------------------------------------
+// ---- Accepting
+// --------------------------------------------------------------------------------------------------
 
 void TcpTransport::accept_strangers() {
   for (Listener& listener : listeners_) {
@@ -298,7 +316,8 @@ void TcpTransport::accept_strangers() {
   }
   if (strangers_.size() < kMaxStrangers || !accepting_) return;
   accepting_ = false;  // the rest waits in the listeners' queues
-  for (const Listener& listener : listeners_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd(), nullptr);
+  for (const Listener& listener : listeners_)
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd(), nullptr);
 }
 
 void TcpTransport::adopt(Watched& stranger) {
@@ -306,20 +325,23 @@ void TcpTransport::adopt(Watched& stranger) {
   const auto own = static_cast<std::uint32_t>(context_.rank);
   const int from = static_cast<int>(hello.from);
   const auto refuse = [&](const char* what) {
-    log(Level::debug, "dropped a connection of " + stranger.connection->remote().text() + " that is " + what);
+    log(Level::debug,
+        "dropped a connection of " + stranger.connection->remote().text() + " that is " + what);
     stranger.connection->abandon();
   };
   if (hello.communicator != context_.communicator || hello.to != own || hello.from >= own)
     return refuse("meant for another rank or communicator");
   Peer& entry = peer_entry(from);
   const std::size_t path = stranger.connection->path();
-  if (path >= entry.paths.size() || entry.connections[path] != nullptr) return refuse("of no path or of one in use");
+  if (path >= entry.paths.size() || entry.connections[path] != nullptr)
+    return refuse("of no path or of one in use");
   const auto at = std::ranges::find(strangers_, &stranger, &std::unique_ptr<Watched>::get);
   entry.connections[path] = std::move(*at);
   strangers_.erase(at);
   stranger.peer = from;
   stranger.connection->set_peer(describe(from));
-  if (leaving_) stranger.connection->leave(failure_ ? Connection::Last::committed : Connection::Last::begun);
+  if (leaving_)
+    stranger.connection->leave(failure_ ? Connection::Last::committed : Connection::Last::begun);
   for (auto& [number, channel] : entry.channels) {
     if (static_cast<std::size_t>(number) % entry.paths.size() != path) continue;
     channel->carrier = &stranger;
@@ -329,9 +351,11 @@ void TcpTransport::adopt(Watched& stranger) {
 }
 
 void TcpTransport::drop_strangers() {
-  const auto dropped = std::erase_if(strangers_, [now = Clock::now()](const std::unique_ptr<Watched>& stranger) {
-    return stranger->connection->stage() == Connection::Stage::closed || stranger->connection->greet_by() < now;
-  });
+  const auto dropped =
+      std::erase_if(strangers_, [now = Clock::now()](const std::unique_ptr<Watched>& stranger) {
+        return stranger->connection->stage() == Connection::Stage::closed ||
+               stranger->connection->greet_by() < now;
+      });
   if (accepting_ || (dropped == 0 && strangers_.size() == kMaxStrangers)) return;
   accepting_ = true;
   for (const Listener& listener : listeners_) {
@@ -340,7 +364,8 @@ void TcpTransport::drop_strangers() {
   }
 }
 
-// ---- The end ----------------------------------------------------------------------------------------------------
+// ---- The end
+// ----------------------------------------------------------------------------------------------------
 
 bool TcpTransport::all_left() {
   for (auto& [number, entry] : peers_) {
@@ -353,7 +378,8 @@ bool TcpTransport::all_left() {
 }
 
 TcpTransport::~TcpTransport() {
-  if (process_ != ::getpid()) return;  // closing a copy of a descriptor does not disturb the parent's connection
+  if (process_ != ::getpid())
+    return;  // closing a copy of a descriptor does not disturb the parent's connection
   const auto last = failure_ ? Connection::Last::committed : Connection::Last::begun;
   const Deadline deadline = deadline_in(failure_ ? kLingerMs : kLingerAfterFailureMs);
   leaving_ = true;
@@ -374,14 +400,16 @@ void TcpTransport::wait_descriptors(std::vector<int>* fds) const {
 std::vector<std::pair<std::string, std::string>> TcpTransport::facts() const {
   std::vector<std::pair<std::string, std::string>> facts;
   std::string text;
-  for (std::uint32_t i = 0; i < offer_.count; ++i) text += (i == 0 ? "" : ", ") + to_text(offer_.addresses[i]);
+  for (std::uint32_t i = 0; i < offer_.count; ++i)
+    text += (i == 0 ? "" : ", ") + to_text(offer_.addresses[i]);
   facts.emplace_back("listen", text.empty() ? trouble_.error().message : text);
   for (const auto& [peer, entry] : peers_) {
     text.clear();
     for (const Path& path : entry.paths) {
       const auto& low = offers_[static_cast<std::size_t>(std::min(peer, context_.rank))];
       const auto& high = offers_[static_cast<std::size_t>(std::max(peer, context_.rank))];
-      text += (text.empty() ? "" : ", ") + to_text(low.addresses[path.low]) + " - " + to_text(high.addresses[path.high]);
+      text += (text.empty() ? "" : ", ") + to_text(low.addresses[path.low]) + " - " +
+              to_text(high.addresses[path.high]);
     }
     facts.emplace_back("paths to rank " + std::to_string(peer), text);
   }
@@ -394,10 +422,13 @@ namespace tamaki {
 
 Result<std::unique_ptr<Transport>> open_tcp(const TransportContext& context) {
   if (context.secret.size() < 16)
-    return fail(Code::internal, "tcp: a secret of " + std::to_string(context.secret.size()) + " bytes, at least 16 are needed");
-  if (context.depth < 2 || !std::has_single_bit(context.depth) || context.slot_bytes > (std::size_t{1} << 30))
+    return fail(Code::internal, "tcp: a secret of " + std::to_string(context.secret.size()) +
+                                    " bytes, at least 16 are needed");
+  if (context.depth < 2 || !std::has_single_bit(context.depth) ||
+      context.slot_bytes > (std::size_t{1} << 30))
     return fail(Code::internal, "tcp: rings of " + std::to_string(context.depth) + " slots of " +
-                                    std::to_string(context.slot_bytes) + " bytes; the depth is a power of two from 2");
+                                    std::to_string(context.slot_bytes) +
+                                    " bytes; the depth is a power of two from 2");
   return std::make_unique<tcp::TcpTransport>(context);
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// Ranks that reach each other over IP: rings local to each process, and connections that carry what is committed to
-// them. progress() moves bytes; nothing here blocks but the destructor, for a bounded time.
+// Ranks that reach each other over IP: rings local to each process, and connections that carry what is
+// committed to them. progress() moves bytes; nothing here blocks but the destructor, for a bounded time.
 //
-// Words: an *address* is what a rank listens on, a *path* a pair of addresses of two ranks, a *connection* the socket
-// of one path, made when a channel first needs it. Channel c of two ranks goes over path c mod (number of paths).
-// The lower rank dials, the higher one accepts.
+// Words: an *address* is what a rank listens on, a *path* a pair of addresses of two ranks, a *connection*
+// the socket of one path, made when a channel first needs it. Channel c of two ranks goes over path c mod
+// (number of paths). The lower rank dials, the higher one accepts.
 
 #include <map>
 #include <memory>
@@ -21,8 +21,8 @@ namespace tamaki::tcp {
 
 class TcpTransport final : public Transport {
  public:
-  /// Chooses interfaces (TAMAKI_INTERFACES) and listens on each. What goes wrong is kept for setup() to say, so that
-  /// the other ranks hear of it too.
+  /// Chooses interfaces (TAMAKI_INTERFACES) and listens on each. What goes wrong is kept for setup() to
+  /// say, so that the other ranks hear of it too.
   explicit TcpTransport(const TransportContext& context);
   /// What was committed still reaches the peers that are there, within kLingerMs.
   ~TcpTransport() override;
@@ -43,11 +43,11 @@ class TcpTransport final : public Transport {
   static constexpr int kLingerAfterFailureMs = 200;
   /// Accepted connections that may be waiting to prove themselves; more stay in the listener's queue.
   static constexpr std::size_t kMaxStrangers = 256;
-  /// A dialled connection that the peer drops before it is established is dialled again: the peer may have been away
-  /// for longer than it gives to strangers.
+  /// A dialled connection that the peer drops before it is established is dialled again: the peer may have
+  /// been away for longer than it gives to strangers.
   static constexpr int kDials = 3;
-  /// With so few connections, reading them directly is cheaper than asking epoll which to read; it is still asked
-  /// every kStepsPerPoll steps, for new connections.
+  /// With so few connections, reading them directly is cheaper than asking epoll which to read; it is still
+  /// asked every kStepsPerPoll steps, for new connections.
   static constexpr std::size_t kFewConnections = 2;
   static constexpr unsigned kStepsPerPoll = 16;
 
@@ -55,9 +55,9 @@ class TcpTransport final : public Transport {
     std::unique_ptr<Connection> connection;
     std::uint32_t interest = 0;  // as registered with epoll
     int dials = 0;
-    int peer = -1;               // -1: not known yet
-    bool busy = false;           // in busy_
-    bool listed = false;         // in established_
+    int peer = -1;        // -1: not known yet
+    bool busy = false;    // in busy_
+    bool listed = false;  // in established_
   };
   struct Peer {
     std::vector<Path> paths;
@@ -88,18 +88,18 @@ class TcpTransport final : public Transport {
   std::vector<std::byte> secret_;
   std::vector<Listener> listeners_;
   OfferedAddresses offer_;
-  std::vector<OfferedAddresses> offers_;   // by rank
-  Status trouble_;                         // why this rank has no tcp
+  std::vector<OfferedAddresses> offers_;  // by rank
+  Status trouble_;                        // why this rank has no tcp
   FileDescriptor epoll_;
   bool accepting_ = false;
   std::map<int, Peer> peers_;
   std::vector<std::unique_ptr<Watched>> strangers_;
   std::vector<Watched*> busy_;
-  std::vector<Watched*> established_;      // connections of peers that are or were ready
+  std::vector<Watched*> established_;  // connections of peers that are or were ready
   unsigned steps_ = 0;
-  std::int64_t process_ = 0;               // that opened it: a forked child leaves the connections alone
+  std::int64_t process_ = 0;  // that opened it: a forked child leaves the connections alone
   bool leaving_ = false;
-  Status failure_;                         // the first one; the transport is of no use after it
+  Status failure_;  // the first one; the transport is of no use after it
 };
 
 }  // namespace tamaki::tcp

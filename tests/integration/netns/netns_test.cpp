@@ -1,4 +1,5 @@
-// tcp between two hosts with two interfaces each, made of network namespaces: over which interfaces do the bytes go?
+// tcp between two hosts with two interfaces each, made of network namespaces: over which interfaces do the
+// bytes go?
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ bool ip(const std::string& arguments, std::string* said) {
   return false;
 }
 
-/// Hosts 0 and 1, joined by eth0 and eth1 of each. `addresses`: {interface, prefix up to the host's number, length}.
+/// Hosts 0 and 1, joined by eth0 and eth1 of each. `addresses`: {interface, prefix up to the host's number,
+/// length}.
 class Hosts {
  public:
   struct Net {
@@ -49,15 +51,18 @@ class Hosts {
       if (!ip("-n " + name(host) + " link set lo up", &reason_)) return;
     for (const char* interface : {"eth0", "eth1"}) {
       const std::string eth(interface);
-      if (!ip("link add " + eth + " netns " + name(0) + " type veth peer name " + eth + " netns " + name(1), &reason_)) return;
+      if (!ip("link add " + eth + " netns " + name(0) + " type veth peer name " + eth + " netns " + name(1),
+              &reason_))
+        return;
       for (int host = 0; host < 2; ++host)
         if (!ip("-n " + name(host) + " link set " + eth + " up", &reason_)) return;
     }
     for (const Net& net : nets)
       for (int host = 0; host < 2; ++host)
         if (net.only != 1 - host &&
-            !ip("-n " + name(host) + " addr add " + net.prefix + std::to_string(host + 1) + "/" + std::to_string(net.length) +
-                    " dev " + net.interface + (std::strchr(net.prefix, ':') != nullptr ? " nodad" : ""),
+            !ip("-n " + name(host) + " addr add " + net.prefix + std::to_string(host + 1) + "/" +
+                    std::to_string(net.length) + " dev " + net.interface +
+                    (std::strchr(net.prefix, ':') != nullptr ? " nodad" : ""),
                 &reason_))
           return;
   }
@@ -82,7 +87,8 @@ class Hosts {
       {
         Rank rank{.rank = host, .ranks = 2, .board = &board, .identities = identities_here(2, false)};
         rank.identities[1].host = 43;
-        const std::string trouble = open_rank(transport_named("tcp"), rank, {.slot_bytes = 65536, .depth = 8});
+        const std::string trouble =
+            open_rank(transport_named("tcp"), rank, {.slot_bytes = 65536, .depth = 8});
         EXPECT_EQ(trouble, "");
         if (trouble.empty()) body(rank);
       }
@@ -97,7 +103,9 @@ class Hosts {
   }
 
  private:
-  static std::string name(int host) { return "tmk" + std::to_string(getpid_of_test()) + "h" + std::to_string(host); }
+  static std::string name(int host) {
+    return "tmk" + std::to_string(getpid_of_test()) + "h" + std::to_string(host);
+  }
   static pid_t getpid_of_test() {
     static const pid_t pid = getpid();  // the children use the names of their parent
     return pid;
@@ -174,7 +182,8 @@ TEST(Netns, WorksWithIpv6Only) {
     EXPECT_GT(share(before, "eth0"), 0.48);
     EXPECT_GT(share(before, "eth1"), 0.48);
     bool six = false;
-    for (const auto& [key, value] : rank.transport->facts()) six = six || value.find("[fd90::1]") != std::string::npos;
+    for (const auto& [key, value] : rank.transport->facts())
+      six = six || value.find("[fd90::1]") != std::string::npos;
     EXPECT_TRUE(six);
   });
 }
