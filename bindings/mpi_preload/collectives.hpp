@@ -51,7 +51,7 @@ struct Side {
 };
 Attempt attempt_allgather(const Side& send, const Side& recv, Raw comm);
 Attempt attempt_bcast(const Side& side, int root, Raw comm);
-/// Only counts the call: see docs/decisions/070-preload-passes-nonblocking.md.
+/// Only counts the call: see docs/decisions/020-preload-nonblocking.md.
 Attempt attempt_iallreduce(const ReduceArguments& a);
 
 /// Adds a call that was passed on to the statistics.
