@@ -93,6 +93,7 @@ Status Connection::add(Channel& channel) {
   const auto number = static_cast<std::size_t>(channel.link.channel);
   if (number >= channels_.size()) channels_.resize(number + 1, nullptr);
   channels_[number] = &channel;
+  active_.reserve(channels_.size());  // so that the data path never grows it
   if (stage_ == Stage::closed) return broken(Code::peer_lost, "has left the communicator");
   activate(channel);
   if (number < announced_.size() && announced_[number].depth != 0)

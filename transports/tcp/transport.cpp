@@ -223,6 +223,7 @@ void TcpTransport::settle(Watched& watched) {
   if (!watched.listed && watched.connection->stage() == Connection::Stage::ready) {
     watched.listed = true;
     established_.push_back(&watched);
+    busy_.reserve(established_.size());
   }
   if (watched.busy || !watched.connection->busy()) return;
   watched.busy = true;
