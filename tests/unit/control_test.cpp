@@ -28,10 +28,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
+#if defined(__has_feature)  // clang
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#elif __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr long kSanitizerFactor = 20;  // their own records of what was freed
+constexpr int kSlow = 4;
 #else
 constexpr long kSanitizerFactor = 1;
+constexpr int kSlow = 1;
 #endif
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kForks = false;
@@ -520,13 +529,18 @@ struct Processes {
 
   template <class Body>
   Processes(int ranks, Body body) {
+    int gate[2];  // all begin together: forking takes its time on a busy machine
+    EXPECT_EQ(::pipe(gate), 0);
     for (int r = 0; r < ranks; ++r) {
       int pipe_fds[2];
       EXPECT_EQ(::pipe(pipe_fds), 0);
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::close(pipe_fds[0]);
+        ::close(gate[1]);
         for (const FileDescriptor& report : reports) ::close(report.get());
+        char end;
+        [[maybe_unused]] const auto opened = ::read(gate[0], &end, 1);
         const std::string line = body(r) + "\n";
         [[maybe_unused]] const auto written = ::write(pipe_fds[1], line.data(), line.size());
         ::_exit(0);
@@ -535,16 +549,18 @@ struct Processes {
       pids.push_back(pid);
       reports.emplace_back(pipe_fds[0]);
     }
+    ::close(gate[0]);
+    ::close(gate[1]);
   }
   void kill(int rank) { ::kill(pids[static_cast<std::size_t>(rank)], SIGKILL); }
-  /// What rank wrote, at the latest after 30 s; then it is ended for good.
+  /// What rank wrote, at the latest after 60 s; then it is ended for good.
   std::string report(int rank) {
     std::string text;
     char buffer[512];
     const int fd = reports[static_cast<std::size_t>(rank)].get();
     while (text.find('\n') == std::string::npos) {
       pollfd entry{fd, POLLIN, 0};
-      if (::poll(&entry, 1, 30000) <= 0) return "HANGS: " + text;
+      if (::poll(&entry, 1, 60000) <= 0) return "HANGS: " + text;
       const auto n = ::read(fd, buffer, sizeof buffer);
       if (n <= 0) break;
       text.append(buffer, static_cast<std::size_t>(n));
@@ -571,7 +587,7 @@ TEST(ControlDeath, KilledDuringStartIsNamedByAllOthers) {
     const std::string address = free_address();
     const Secret secret = random_secret();
     Processes processes(kRanks - 1, [&](int rank) -> std::string {
-      const auto control = bootstrap::join_by_address(rank, kRanks, address, secret, 4000);
+      const auto control = bootstrap::join_by_address(rank, kRanks, address, secret, 4000 * kSlow);
       return control ? "joined" : control.error().message;
     });
     ::usleep(100'000 + random() % 200'000);
@@ -595,7 +611,7 @@ TEST(ControlDeath, KilledAtAnyMomentNobodyHangs) {
     const std::string address = free_address();
     const Secret secret = random_secret();
     Processes processes(kRanks, [&](int rank) -> std::string {
-      auto control = bootstrap::join_by_address(rank, kRanks, address, secret, 3000);
+      auto control = bootstrap::join_by_address(rank, kRanks, address, secret, 6000 * kSlow);
       if (!control) return control.error().message;
       for (int i = 0; i < 100; ++i) {
         std::vector<std::byte> mine(64), all(64 * kRanks);
