@@ -21,8 +21,8 @@ for mpi in openmpi mpich; do
     echo "libtamaki_mpi_$mpi.so was built but is not installed"; exit 1
   fi
 done
-export LD_LIBRARY_PATH=$lib PKG_CONFIG_PATH=$pc
-run() { echo "-- $1"; timeout 60 "$@"; }
+export LD_LIBRARY_PATH=$lib PKG_CONFIG_PATH=$pc CC=$cc CXX=$cxx
+run() { echo "-- ${*/#$work\//}"; timeout 60 "$@"; }
 
 cd "$work"
 [ "$(pkg-config --modversion tamaki)" = "$("$tree/bin/tamaki" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -1)" ] ||
@@ -49,7 +49,7 @@ add_executable(user $source/examples/ring.cpp)
 target_link_libraries(user PRIVATE Tamaki::tamaki)
 END
 for language in c cpp; do
-  cmake -S $language -B $language/build -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >$language.log ||
+  cmake -S $language -B $language/build -DCMAKE_PREFIX_PATH="$tree" >$language.log ||
     { cat $language.log; exit 1; }
   cmake --build $language/build >>$language.log || { cat $language.log; exit 1; }
   run $language/build/user
