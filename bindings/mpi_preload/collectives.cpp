@@ -46,6 +46,7 @@ bool admit(Attempt& attempt, Raw comm) {
 
 int run(const Attempt& attempt, const tamaki::Call& call) {
   State& state = *attempt.state;
+  state.clock.began_ns = 0;
   if (!g_statistics) [[likely]] {
     const Status status = state.tamaki->run(call);
     return status ? MPI_SUCCESS : raise(state, status.error());

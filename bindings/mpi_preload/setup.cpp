@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/options.hpp"
+#include "execute/waiter.hpp"
 #include "library.hpp"
 
 namespace tamaki::mpi {
@@ -96,7 +97,19 @@ class Exchange {
 // On MPI_COMM_SELF MPICH looks at messages to itself only; so the world, and a message from this rank to
 // itself that nobody sends. Should the program do so after all, with this very tag, the probe would answer
 // without advancing: then the next tag.
-void let_mpi_advance(void*) {
+//
+// A probe can cost microseconds (MPICH over UCX), more than a short collective: none for the first
+// kPatienceNs of a wait, then at most a quarter of the time.
+constexpr std::uint64_t kPatienceNs = 100'000;
+
+void let_mpi_advance(void* context) {
+  AdvanceClock& clock = *static_cast<AdvanceClock*>(context);
+  const auto began = static_cast<std::uint64_t>(now_ns());
+  if (clock.began_ns == 0) {
+    clock.began_ns = began;
+    clock.not_before_ns = began + kPatienceNs;
+  }
+  if (began < clock.not_before_ns) return;
   static const auto world = TAMAKI_HANDLE(MPI_Comm, MPI_COMM_WORLD, "comm_world");
   static const int rank = [] {
     int own = 0;
@@ -107,6 +120,8 @@ void let_mpi_advance(void*) {
   int matched = 0;
   if (library().PIprobe(rank, tag, world, &matched, MPI_STATUS_IGNORE) == MPI_SUCCESS && matched != 0)
     tag = tag > 32000 ? tag - 1 : 32767;
+  const auto ended = static_cast<std::uint64_t>(now_ns());
+  clock.not_before_ns = ended + 3 * (ended - began);
 }
 
 // MPI waits for a late rank as long as it takes, and so must we; a rank that dies is noticed by other
@@ -124,6 +139,7 @@ Result<std::unique_ptr<Communicator>> create(const SetupWish& wish, Exchange& ex
   config->name = wish.name;
   config->progress_thread = false;  // nothing is non-blocking here, and MPI may allow one thread only
   config->on_idle = &let_mpi_advance;
+  config->idle_context = wish.clock;
   auto control =
       join_by_callbacks(wish.rank, wish.ranks, &Exchange::callback, &exchange, config->timeout_ms);
   if (!control) return pass(std::move(control));

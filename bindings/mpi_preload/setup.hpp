@@ -12,6 +12,13 @@
 
 namespace tamaki::mpi {
 
+/// When a rank that waits in a collective lets MPI advance. A communicator's, used by the one call that is
+/// in it.
+struct AdvanceClock {
+  std::uint64_t began_ns = 0;       // of the wait; 0: none yet in this call, which is how a call starts
+  std::uint64_t not_before_ns = 0;  // of the next probe
+};
+
 struct SetupWish {
   MPI_Comm comm;
   int rank = 0;
@@ -21,6 +28,7 @@ struct SetupWish {
   Reason refusal = Reason::unavailable;
   std::string refusal_text;
   std::uint64_t min_bytes = 0, max_bytes = 0;
+  AdvanceClock* clock = nullptr;  // outlives the communicator
 };
 
 struct SetupResult {

@@ -289,8 +289,8 @@ State* find_state(Raw raw) {
   return state;
 }
 
-// Setting up takes milliseconds, which a communicator for a handful of small calls never gains back. Every rank makes the
-// same eligible calls of the same sizes, so that all count alike.
+// Setting up takes milliseconds, which a communicator for a handful of small calls never gains back. Every
+// rank makes the same eligible calls of the same sizes, so that all count alike.
 bool due_for_setup(State& state, std::uint64_t bytes) {
   return bytes >= kWorthSetup || --state.calls_to_setup < 0;
 }
@@ -304,6 +304,7 @@ void set_up(State& state) {
   wish.name = state.ledger ? state.ledger->name : communicator_name(wish.comm, 0);
   wish.min_bytes = p.min_bytes;
   wish.max_bytes = p.max_bytes;
+  wish.clock = &state.clock;
   {
     const std::lock_guard lock(p.mutex);
     if (!p.options_error.empty()) {
@@ -335,7 +336,8 @@ void set_up(State& state) {
 int raise(State& state, const Error& error) {
   Process& p = process();
   const Library& mpi = library();
-  if (!state.reported) log(Level::error, error.message);  // a program that carries on is told each time, the log once
+  if (!state.reported)
+    log(Level::error, error.message);  // a program that carries on is told each time, the log once
   state.reported = true;
   int code = MPI_ERR_OTHER;
   {

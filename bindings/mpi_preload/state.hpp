@@ -17,6 +17,7 @@
 
 #include "communicator/communicator.hpp"
 #include "mpi_header.hpp"
+#include "setup.hpp"
 #include "statistics.hpp"
 
 namespace tamaki::mpi {
@@ -35,8 +36,9 @@ struct State {
   int ranks = 0;
   std::int64_t calls_to_setup = 0;  // eligible calls that still go to MPI while fresh
   bool reported = false;            // its failure has been logged
-  std::uint64_t min_bytes = 0;  // rank 0's thresholds: a call goes the same way on all ranks
+  std::uint64_t min_bytes = 0;      // rank 0's thresholds: a call goes the same way on all ranks
   std::uint64_t max_bytes = 0;
+  AdvanceClock clock;
   std::unique_ptr<Communicator> tamaki;
   std::unique_ptr<Ledger> ledger;  // with statistics only
 

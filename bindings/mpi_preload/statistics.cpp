@@ -98,7 +98,7 @@ std::string_view text_of(Reason reason) {
                                                 "could not be set up",
                                                 "too many communicators",
                                                 "nonblocking",
-      "one of the first calls"};
+                                                "one of the first calls"};
   return texts[static_cast<int>(reason)];
 }
 

@@ -40,7 +40,7 @@ enum class Reason : std::uint8_t {
   unavailable,  // Tamaki could not be set up on it
   crowded,      // too many accelerated communicators
   nonblocking,
-  early,              // not yet set up: TAMAKI_MPI_SETUP_CALLS
+  early,  // not yet set up: TAMAKI_MPI_SETUP_CALLS
 };
 inline constexpr int kReasons = 17;
 std::string_view text_of(Reason reason);

@@ -269,10 +269,9 @@ def hpcc(runner):
         runner.run(2, "hpcc", preload=preload, seconds=600)
         with open(output_file, encoding="utf-8") as file:
             output = file.read()
-        figures.append(re.findall(r"^(?:Success|\w*(?:Errors|ErrorsFraction|residual|maxErr))=.*$|^\|\|Ax-b\|\|.*$|"
-                                  r"^.*verification.*$", output, flags=re.M | re.I))
+        figures.append(re.findall(r"^(?:Success|\w*(?:Errors|ErrorsFraction|residual|maxErr))=.*$|^\|\|Ax-b\|\|.*$", output, flags=re.M))
         require("FAILED" not in output and "Success=1" in output, "hpcc does not call its results right")
-    require(len(figures[0]) >= 8 and figures[0] == figures[1], f"figures differ: {figures}")
+    require(len(figures[0]) >= 7 and figures[0] == figures[1], f"figures differ: {figures}")
     require(calls(runner.stats(0), call="MPI_Allreduce", path="tamaki") > 100, "hardly anything was accelerated")
     print("the same with and without: " + "; ".join(figures[0]))
 
