@@ -157,6 +157,7 @@ enum CopyKind { kKernel, kMemcpy, kKernelStream };
 /// Args: bytes, CopyKind, whether another core has just written the source.
 void copy(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
+  const auto kind = static_cast<CopyKind>(state.range(1));
   const bool remote = state.range(2) != 0;
   Memory own(bytes), to(bytes, 192);
   std::unique_ptr<Writer> writer;
@@ -167,11 +168,11 @@ void copy(benchmark::State& state) {
   std::byte* const destinations[] = {to.data()};
   for (auto _ : state) {
     const std::byte* const from = remote ? writer->write() : own.data();
-    const auto start = std::chrono::steady_clock::now();
-    if (state.range(1) == kMemcpy) {
+    const auto start = remote ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
+    if (kind == kMemcpy) {
       std::memcpy(to.data(), from, bytes);
     } else {
-      copy_kernel(from, destinations, bytes, state.range(1) == kKernelStream);
+      copy_kernel(from, destinations, bytes, kind == kKernelStream);
     }
     benchmark::ClobberMemory();
     if (remote) {
@@ -180,7 +181,7 @@ void copy(benchmark::State& state) {
     }
   }
   const char* const kinds[] = {"kernel", "memcpy", "kernel, stream"};
-  state.SetLabel(kinds[state.range(1)]);
+  state.SetLabel(kinds[kind]);
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
