@@ -89,7 +89,12 @@ struct RingEnd {
 
   // ---- sender ----
   bool can_send() {
-    if (next - 1 - credited <= mask) return true;
+    const std::uint32_t outstanding = next - 1 - credited;
+    if (outstanding <= mask) {
+      // The line travels while there is still credit for two messages, not when there is none.
+      if (outstanding == mask - 1) __builtin_prefetch(credit);
+      return true;
+    }
     credited = credit->consumed.load(std::memory_order_acquire);  // pairs with release() / release_mailbox()
     return next - 1 - credited <= mask;
   }
