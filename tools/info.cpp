@@ -34,7 +34,8 @@ Section transport_section() {
                              : Status(tl::unexpected<Error>(transport.error()));
     std::string text = ready ? "available" : "not available: " + ready.error().message;
     if (ready)
-      for (const auto& [name, value] : (*transport)->facts()) text += fmt::format("; {} {}", name, value);
+      for (const auto& [name, value] : (*transport)->facts())
+        if (!value.empty()) text += fmt::format("; {} {}", name, value);
     s.facts.push_back({std::string(entry.name), text});
   }
   return s;

@@ -85,11 +85,11 @@ Status interpret(PerfArguments* a) {
     return fail(Code::invalid_argument, fmt::format("unknown collective \"{}\"; known are {}", a->collective, kind_names()));
   if (Status s = parse_list(a->types, "type", kDataTypes, parse_data_type, &o.types); !s) return s;
   if (Status s = parse_list(a->ops, "operation", kPredefinedOps, parse_reduce_op, &o.ops); !s) return s;
-  if (!reduces(o.kind)) o.ops.resize(1, ReduceOp::sum);
+  if (!reduces(o.kind)) o.ops = {ReduceOp::sum};
   if (Status s = parse_sizes(*a, &o.sizes); !s) return s;
   if (o.kind == Kind::barrier) {
     o.sizes = {0};
-    o.types.resize(1);
+    o.types = {o.types.front()};
   }
   if (reduces(o.kind)) {
     bool any = false;
@@ -130,6 +130,7 @@ Result<int> launch_workers(const PerfArguments& a, const std::vector<std::string
   job.input = LaunchJob::Input::none;
   job.linger_s = 3;
   job.caller = "tamaki perf";
+  job.ends = LaunchJob::Ends::told_if_unusual;
   return launch(job);
 }
 
@@ -183,7 +184,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
     }
     const bool joins = a->worker || (a->ranks == 0 && a->hosts.empty() && !surrounding_launcher().empty());
     if (joins) {
-      a->options.started_by = a->worker ? "itself" : surrounding_launcher();
+      a->options.started_by = a->worker ? "tamaki perf" : surrounding_launcher();
       *status = run_perf(a->options);
       return;
     }

@@ -137,11 +137,20 @@ class Prover {
       tally.least = tally.least == 0 ? task.problem.ranks : std::min(tally.least, task.problem.ranks);
       tally.most = std::max(tally.most, task.problem.ranks);
       for (const Finding& finding : report.findings) tally.findings.push_back(report.subject + ": " + text_of(finding));
+      ++done_;
       if (--tally.left == 0) show(task.algorithm, tally);
+      else if (Clock::now() - last_news_ > std::chrono::seconds(5)) news(task.algorithm);
     }
   }
 
-  void show(const Algorithm* algorithm, const Tally& t) const {
+  void news(const Algorithm* algorithm) {
+    last_news_ = Clock::now();
+    std::fflush(stdout);
+    fmt::print(stderr, "# {} of {} problems, at {} {}\n", done_, tasks_.size(), name_of(algorithm->collective), algorithm->name);
+  }
+
+  void show(const Algorithm* algorithm, const Tally& t) {
+    last_news_ = Clock::now();
     if (arguments_.json == "-") return;
     fmt::print("{:<15} {:<20} {:>4}..{:<5} {:>6} problems {:>7} proofs {:>12} steps  {}\n", name_of(algorithm->collective),
                algorithm->name, t.least, t.most, t.problems, t.proofs, t.steps,
@@ -154,7 +163,9 @@ class Prover {
   std::vector<Task> tasks_;
   std::vector<const Algorithm*> order_;
   std::map<const Algorithm*, Tally> tallies_;
-  std::mutex mutex_;  // of tallies_ and stdout
+  std::mutex mutex_;  // of tallies_, what follows, and stdout
+  std::size_t done_ = 0;
+  Clock::time_point last_news_ = Clock::now();
   std::atomic<std::size_t> next_{0};
 };
 

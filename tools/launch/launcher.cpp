@@ -201,7 +201,8 @@ void Launcher::take_end(AgentLink& agent, int rank, int wait_status) {
   for (auto& other : agents_) alive += other->part.ranks - (other.get() == &agent ? 0 : other->exited);
   const bool first = !status_ && !ending_;
   const bool told = job_.on_failure == LaunchJob::OnFailure::keep_going;
-  if (!first && !told) return fail_job(status, "");
+  const bool silent = job_.ends == LaunchJob::Ends::told_if_unusual && status <= kRuntime;
+  if ((!first && !told) || silent) return fail_job(status, "");
   fail_job(status, fmt::format("rank {}{} {}{}", rank, agent.part.host.empty() ? "" : " on " + agent.part.host,
                                describe_end(wait_status),
                                alive > 0 && !told ? fmt::format("; ending the other {}", alive) : ""));

@@ -21,6 +21,8 @@ struct LaunchJob {
   enum class OnFailure { end_others, keep_going } on_failure = OnFailure::end_others;
   enum class Input { rank_0, none } input = Input::rank_0;  // who gets the launcher's stdin
   std::string caller = "tamaki run";     // for messages
+  /// told_if_unusual: ranks that exit with 1..3 have said why themselves.
+  enum class Ends { told, told_if_unusual } ends = Ends::told;
   double timeout_s = 0;  // of the whole job; 0: none
   double linger_s = 0;   // from the first failure to SIGTERM for the others, so that they can report
   double grace_s = 5;    // from SIGTERM (or a user's SIGINT) to SIGKILL
