@@ -1,7 +1,6 @@
 // The copy kernel: plain vector loads and stores, several destinations in one pass. memcpy of the C library turns to
-// `rep movsb` from some size on, which depends on the processor and on where the lines are (they may lie modified in
-// another core's cache, as a peer's message does); vectors do as well as it where it is good. Prefetching 512 bytes to
-// 4 KiB ahead changed nothing (perf_tests/kernels_bench).
+// `rep movsb` from some size on, whose speed depends on the processor and on where the lines are (they may lie
+// modified in another core's cache, as a peer's message does). perf_tests/kernels_bench compares the two.
 
 #include "execute/kernels/targets.hpp"
 
