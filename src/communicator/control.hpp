@@ -38,6 +38,9 @@ class Control {
   /// closed without a goodbye: communicator 0). Set null before what it refers to goes away; returns when no call is
   /// running.
   virtual void listen(std::function<void(std::uint64_t communicator, const Failure&)> listener) = 0;
+  /// Says goodbye to the job, so that the end of this process is no failure to the others. What is announced or asked
+  /// afterwards goes nowhere. Idempotent.
+  virtual void depart() {}
   /// "rank 3 (host b, pid 123)", once identities are known, else "rank 3".
   virtual std::string describe(int rank) const = 0;
   virtual void set_identities(std::span<const RankIdentity> identities) = 0;

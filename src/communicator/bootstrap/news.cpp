@@ -8,7 +8,6 @@
 namespace tamaki::bootstrap {
 namespace {
 
-using namespace std::chrono_literals;
 constexpr std::size_t kKnownAtMost = 256;      // announcements kept for ranks that attach anew
 constexpr std::size_t kSeenAtMost = 1 << 16;
 
@@ -39,9 +38,11 @@ Status Node::allgather(std::span<const std::byte> mine, std::span<std::byte> all
   const Deadline deadline = deadline_in(config_.timeout_ms);
   std::unique_lock lock(mutex_);
   if (failure_) return fail(failure_->code, failure_->message, Scope::communicator);
+  if (leaving_) return fail(Code::invalid_usage, "this rank has left the job", Scope::communicator);
   exchange_ = &exchange;
   endpoint_->wake();
-  changed_.wait_until(lock, deadline + 200ms, [&] { return exchange.done || failure_.has_value(); });
+  const auto settled = [&] { return exchange.done || failure_.has_value(); };
+  static_cast<void>(changed_.wait_until(lock, deadline, settled) || changed_.wait_for(lock, kLastChance, settled));
   exchange_ = nullptr;
   if (exchange.done) return exchange.status;
   if (failure_) return fail(failure_->code, failure_->message, Scope::communicator);

@@ -79,12 +79,12 @@ Status Node::start() {
 
 Status Node::wait_ready() {
   std::unique_lock lock(mutex_);
-  // The service thread keeps the deadline and words the error; the grace is for a machine that is very busy.
+  // The service thread keeps the deadline and words the error.
   const auto settled = [&] { return phase_ != Phase::joining; };
   if (config_.deadline == Deadline::max())
     changed_.wait(lock, settled);
   else
-    changed_.wait_until(lock, config_.deadline + 500ms, settled);
+    static_cast<void>(changed_.wait_until(lock, config_.deadline, settled) || changed_.wait_for(lock, 2 * kLastChance, settled));
   if (phase_ == Phase::ready) return {};
   if (failure_) return fail(failure_->code, failure_->message, Scope::communicator);
   return fail(Code::timeout,
@@ -94,6 +94,12 @@ Status Node::wait_ready() {
 }
 
 Node::~Node() {
+  depart();
+  forget_ended_rendezvous();
+  wipe(config_.secret);
+}
+
+void Node::depart() {
   if (endpoint_ != nullptr && thread_.in_owner_process()) {  // not in a forked child, which has no such thread
     listen(nullptr);
     {
@@ -103,8 +109,6 @@ Node::~Node() {
     endpoint_->wake();
   }
   thread_.join();
-  forget_ended_rendezvous();
-  wipe(config_.secret);
 }
 
 void Node::listen(std::function<void(std::uint64_t, const Failure&)> listener) {
@@ -365,13 +369,13 @@ void Node::on_wake() {
   for (const Announcement& news : outbox) spread(news, 0);
   if (exchange != nullptr) contribute(number, config_.rank, mine);
   deliver();
-  if (leaving && linger_until_ == Deadline::max()) leave();
+  if (leaving && linger_until_ == Deadline::max()) say_goodbye();
   schedule();
 }
 
 // ---- Service: the end -------------------------------------------------------------------------------------------
 
-void Node::leave() {
+void Node::say_goodbye() {
   linger_until_ = Clock::now() + kLinger;
   endpoint_->stop_listening();
   attach_at_ = Deadline::max();
@@ -430,7 +434,9 @@ void Node::on_timer() {
     const std::lock_guard lock(mutex_);
     joining = phase_ == Phase::joining;
   }
-  if (joining && config_.deadline <= now) {
+  if (joining && config_.deadline <= now && !last_chance_) {
+    last_chance_ = now + kLastChance;
+  } else if (joining && last_chance_ && *last_chance_ <= now) {
     // The root or the rendezvous says who is missing; this is for whoever does not hear from them.
     int rank = root_ ? -1 : parent_of(config_.rank);
     std::string where = parent_attached_ ? "no word through rank " : "no connection to rank ";
@@ -452,7 +458,7 @@ void Node::schedule() {
   Deadline next = std::min(attach_at_, linger_until_);
   {
     const std::lock_guard lock(mutex_);
-    if (phase_ == Phase::joining) next = std::min(next, config_.deadline);
+    if (phase_ == Phase::joining) next = std::min(next, last_chance_.value_or(config_.deadline));
   }
   for (const auto& [exchange, collection] : collections_) next = std::min(next, collection.deadline);
   endpoint_->set_timer(next);

@@ -45,11 +45,16 @@ struct NodeConfig {
 Secret rendezvous_secret(const Secret& job, const std::string& label);
 Secret tree_secret(const Secret& job);
 
+/// When a deadline has passed without a word from whoever knows the reason: time for it still to come. On a machine
+/// that stalled, everybody's deadline passes at once, and the reason would lose the race.
+inline constexpr std::chrono::milliseconds kLastChance{300};
+
 class Node final : public Control, private Endpoint::Handler {
  public:
   /// Joins; blocks until all ranks have, or fails by the deadline with an error that names a rank.
   static Result<std::unique_ptr<Control>> join(NodeConfig config);
   ~Node() override;
+  void depart() override;
 
   int rank() const override { return config_.rank; }
   int ranks() const override { return config_.ranks; }
@@ -112,7 +117,7 @@ class Node final : public Control, private Endpoint::Handler {
   void lost(int rank, const std::string& how);
   void parent_gone();
   void attach_to_kin();
-  void leave();
+  void say_goodbye();
   void leave_if_alone();
   void schedule();
   void deliver();
@@ -136,6 +141,7 @@ class Node final : public Control, private Endpoint::Handler {
   std::vector<std::pair<int, AddressSet>> children_addresses_;  // of the root's children, for `ready`
   std::vector<Kin> kin_;
   std::size_t next_kin_ = 0;
+  std::optional<Deadline> last_chance_;  // of a start whose deadline has passed
   Deadline attach_at_ = Deadline::max();
   Deadline linger_until_ = Deadline::max();
   std::vector<std::vector<std::byte>> waiting_up_;  // gather frames until the parent is there
