@@ -99,6 +99,7 @@ class CommunicatorImpl final : public Communicator {
   // open.cpp
   Status open_with(Origin origin);
   Status agree(const Exchange& exchange);
+  void close_at_exit();
   Status open_transports(const Exchange& exchange);
   Result<Link*> link_to(int peer, int channel);
   Question question_for(const Call& call) const;

@@ -4,19 +4,62 @@
 #include <utility>
 
 namespace tamaki {
+namespace {
+
+/// Jobs whose communicators a process still holds when it exits: it leaves them in order, so that its peers, who may
+/// still be inside their last collective, do not take it for dead.
+class LiveJobs {
+ public:
+  static LiveJobs& of_process() {
+    static LiveJobs jobs;
+    return jobs;
+  }
+  ~LiveJobs() {
+    const std::lock_guard lock(mutex_);
+    for (Job* job : jobs_) job->exit();
+  }
+  void add(Job* job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+  }
+  void remove(Job* job) {
+    const std::lock_guard lock(mutex_);
+    std::erase(jobs_, job);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Job*> jobs_;
+};
+
+}  // namespace
 
 Job::Job(std::shared_ptr<Control> control) : control_(std::move(control)) {
+  LiveJobs::of_process().add(this);
   control_->listen([this](std::uint64_t communicator, const Failure& failure) { hear(communicator, failure); });
 }
 
-Job::~Job() { control_->listen(nullptr); }
+Job::~Job() {
+  LiveJobs::of_process().remove(this);
+  control_->listen(nullptr);
+}
 
-void Job::add(std::uint64_t id, std::vector<int> members, Listener listener) {
+void Job::exit() {
+  std::vector<std::function<void()>> closers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, entry] : entries_) closers.push_back(entry.close);
+  }
+  control_->depart();  // first: afterwards no listener runs beside the closing
+  for (auto& close : closers) close();
+}
+
+void Job::add(std::uint64_t id, std::vector<int> members, Listener listener, std::function<void()> close) {
   std::sort(members.begin(), members.end());
   const std::lock_guard lock(mutex_);
   for (const Failure& loss : losses_)
     if (loss.rank < 0 || std::binary_search(members.begin(), members.end(), loss.rank)) listener(loss);
-  entries_[id] = {std::move(members), std::move(listener)};
+  entries_[id] = {std::move(members), std::move(listener), std::move(close)};
 }
 
 void Job::remove(std::uint64_t id) {

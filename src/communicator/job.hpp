@@ -25,8 +25,11 @@ class Job {
   Control& control() { return *control_; }
 
   /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks). Called from the
-  /// service thread.
-  void add(std::uint64_t id, std::vector<int> members, Listener listener);
+  /// service thread. `close` is called when the process exits while the communicator still exists: it hands over what
+  /// has been sent.
+  void add(std::uint64_t id, std::vector<int> members, Listener listener, std::function<void()> close);
+  /// The process exits: leaves the job, then closes its communicators.
+  void exit();
   /// Returns when no call of the listener is running.
   void remove(std::uint64_t id);
 
@@ -34,6 +37,7 @@ class Job {
   struct Entry {
     std::vector<int> members;  // sorted
     Listener listener;
+    std::function<void()> close;
   };
   void hear(std::uint64_t communicator, const Failure& failure);
 

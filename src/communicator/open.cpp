@@ -178,12 +178,27 @@ Status CommunicatorImpl::open_with(Origin origin) {
       failed_.store(true, std::memory_order_release);
     }
     if (bell_ != nullptr) ring_bell(*bell_, bell_shared_);
-  });
+  }, [this] { close_at_exit(); });
   if (config_.progress_thread) {
     progress_thread_ = std::thread([this] { progress_thread_main(); });
     ::pthread_setname_np(progress_thread_.native_handle(), "tmk-progress");
   }
   return {};
+}
+
+/// Other threads may still be inside; then nothing is touched, and the process ends as it would without us.
+void CommunicatorImpl::close_at_exit() {
+  if (!gate_.try_enter()) return;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failed_.load(std::memory_order_relaxed)) failure_ = {Code::aborted, -1, "the process is exiting"};
+    failed_.store(true, std::memory_order_release);
+  }
+  bell_ = nullptr;
+  active_transports_.clear();
+  unopened_.clear();
+  transports_.clear();
+  gate_.leave();
 }
 
 Status CommunicatorImpl::agree(const Exchange& exchange) {

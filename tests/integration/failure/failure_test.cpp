@@ -201,6 +201,28 @@ TEST(Stop, endsInATimeoutThatNamesWhomItWaitedFor) {
   }
 }
 
+/// A process that exits without destroying its communicator has left, not died: what it sent still counts.
+TEST(Exit, withoutDestroyIsNoDeath) {
+  for (const char* transports : {"shm", "tcp"}) {
+    Job job(3, config_of(transports, 10000), [](tmkComm_t comm, int rank, Board* board) -> tmkResult_t {
+      std::vector<float> in(100000, 1.0f), out(100000);
+      tmkResult_t result = tmkBroadcast(in.data(), out.data(), in.size(), tmkFloat32, 0, comm);
+      if (rank == 0) {
+        board->ranks[0].finished.store(1);
+        std::exit(0);  // runs the library's end, not tmkCommDestroy
+      }
+      ::usleep(300000);  // well after the end of rank 0
+      if (result == tmkSuccess && rank == 1) result = tmkSend(in.data(), in.size(), tmkFloat32, 2, comm);
+      if (result == tmkSuccess && rank == 2) result = tmkRecv(out.data(), out.size(), tmkFloat32, 1, comm);
+      return result;
+    });
+    for (int r : {1, 2}) {
+      ASSERT_TRUE(job.wait_finished(r, 15)) << "rank " << r;
+      EXPECT_EQ(job.rank(r).result, tmkSuccess) << transports << ": " << job.rank(r).text;
+    }
+  }
+}
+
 TEST(Abort, fromAnotherThreadFreesABlockedCallHereAndThere) {
   Job job(3, config_of("shm", 30000), [](tmkComm_t comm, int rank, Board* board) -> tmkResult_t {
     float one = 1, sum = 0;
