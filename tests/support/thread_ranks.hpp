@@ -1,6 +1,7 @@
 #pragma once
-// Ranks as threads: runs a body once per rank, each with a communicator of its own, over any transport that joins
-// threads of one process. The control plane is a barrier and shared memory; a watchdog turns a hang into a failure.
+// Ranks as threads: runs a body once per rank, each with a communicator of its own, over any transport that
+// joins threads of one process. The control plane is a barrier and shared memory; a watchdog turns a hang
+// into a failure.
 
 #include <gtest/gtest.h>
 
@@ -72,8 +73,12 @@ class MeetingControl final : public Control {
     meeting_->allgather(rank_, mine, all);
     return {};
   }
-  void announce(std::uint64_t communicator, const Failure& failure) override { meeting_->announce(rank_, communicator, failure); }
-  void listen(std::function<void(std::uint64_t, const Failure&)> listener) override { meeting_->listen(rank_, std::move(listener)); }
+  void announce(std::uint64_t communicator, const Failure& failure) override {
+    meeting_->announce(rank_, communicator, failure);
+  }
+  void listen(std::function<void(std::uint64_t, const Failure&)> listener) override {
+    meeting_->listen(rank_, std::move(listener));
+  }
   std::string describe(int rank) const override { return "rank " + std::to_string(rank); }
   void set_identities(std::span<const RankIdentity>) override {}
 
@@ -83,9 +88,10 @@ class MeetingControl final : public Control {
   std::byte secret_[32] = {std::byte{42}};
 };
 
-/// Runs `body(communicator)` on `ranks` threads. `transports`: e.g. "inproc" or "tcp". Deadline of every operation:
-/// `config.timeout_ms`.
-inline void run_ranks(int ranks, const CommunicatorConfig& config, const std::function<void(Communicator&)>& body) {
+/// Runs `body(communicator)` on `ranks` threads. `transports`: e.g. "inproc" or "tcp". Deadline of every
+/// operation: `config.timeout_ms`.
+inline void run_ranks(int ranks, const CommunicatorConfig& config,
+                      const std::function<void(Communicator&)>& body) {
   auto meeting = std::make_shared<Meeting>(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r)
