@@ -147,7 +147,8 @@ TMK_API tmkResult_t tmkCommInitCallbacks(tmkComm_t* comm, int ranks, int rank,
                                          tmkAllgatherFunction allgather, void* context,
                                          const tmkConfig_t* config);
 /** Collective over `comm`. Ranks of one colour form a communicator, ordered by (key, old rank).
- *  colour: >= 0 or TMK_SPLIT_NOCOLOR (then *newcomm = NULL). */
+ *  colour: >= 0 or TMK_SPLIT_NOCOLOR (then *newcomm = NULL). What `config` (or NULL) leaves unset is
+ *  as in `comm`. */
 TMK_API tmkResult_t tmkCommSplit(tmkComm_t comm, int color, int key, tmkComm_t* newcomm,
                                  const tmkConfig_t* config);
 TMK_API tmkResult_t tmkCommDup(tmkComm_t comm, tmkComm_t* newcomm);
@@ -196,7 +197,8 @@ TMK_API tmkResult_t tmkBroadcast(const void* send, void* recv, size_t count, tmk
 /** send[count] -> recv[p*count], rank order. In place: send == recv + r*count. */
 TMK_API tmkResult_t tmkAllgather(const void* send, void* recv, size_t count, tmkDataType_t type,
                                  tmkComm_t comm);
-/** send[counts[r]] -> recv[displs[i] .. +counts[i]) for each i. displs NULL: packed. */
+/** send[counts[r]] -> recv[displs[i] .. +counts[i]) for each i. displs NULL: packed.
+ *  In place: send == recv + displs[r]. */
 TMK_API tmkResult_t tmkAllgatherv(const void* send, void* recv, const size_t* counts,
                                   const size_t* displs, tmkDataType_t type, tmkComm_t comm);
 /** send[p*count] -> recv[count]. In place: recv == send + r*count. */
@@ -208,12 +210,15 @@ TMK_API tmkResult_t tmkReduceScatterv(const void* send, void* recv, const size_t
 /** send[count] -> recv[p*count] on root. In place on root: send == recv + root*count. */
 TMK_API tmkResult_t tmkGather(const void* send, void* recv, size_t count, tmkDataType_t type,
                               int root, tmkComm_t comm);
-/** counts and displs are read on root only; `count` is this rank's own. displs NULL: packed. */
+/** counts and displs are read on root only; `count` is this rank's own. displs NULL: packed.
+ *  In place on root: send == recv + displs[root]. */
 TMK_API tmkResult_t tmkGatherv(const void* send, size_t count, void* recv, const size_t* counts,
                                const size_t* displs, tmkDataType_t type, int root, tmkComm_t comm);
 /** root's send[p*count] -> recv[count]. In place on root: recv == send + root*count. */
 TMK_API tmkResult_t tmkScatter(const void* send, void* recv, size_t count, tmkDataType_t type,
                                int root, tmkComm_t comm);
+/** counts and displs are read on root only; `count` is this rank's own. displs NULL: packed.
+ *  In place on root: recv == send + displs[root]. */
 TMK_API tmkResult_t tmkScatterv(const void* send, const size_t* counts, const size_t* displs,
                                 void* recv, size_t count, tmkDataType_t type, int root,
                                 tmkComm_t comm);
@@ -274,7 +279,8 @@ TMK_API tmkResult_t tmkIsend(const void* send, size_t count, tmkDataType_t type,
 TMK_API tmkResult_t tmkIrecv(void* recv, size_t count, tmkDataType_t type, int peer, tmkComm_t comm,
                              tmkRequest_t* request);
 
-/** *done = 1 and the request is freed (*request = NULL), or *done = 0. Advances outstanding work. */
+/** *done = 1 and the request is freed (*request = NULL), or *done = 0. Advances outstanding work.
+ *  Returns what the operation failed with, if it did; the request is then freed too. */
 TMK_API tmkResult_t tmkTest(tmkRequest_t* request, int* done);
 /** Blocks until completion; frees the request, also on failure. NULL request: success at once. */
 TMK_API tmkResult_t tmkWait(tmkRequest_t* request);
@@ -284,7 +290,8 @@ TMK_API tmkResult_t tmkWaitAll(int count, tmkRequest_t* requests);
 
 /** Calls between start and end of the calling thread are launched together at the outermost end, all
  *  or none; sends and receives among them make progress side by side. Blocking calls inside a group
- *  return at once and complete in tmkGroupEnd. Nesting is allowed. */
+ *  return at once and complete in tmkGroupEnd; requests can be waited for from then on. Nesting is
+ *  allowed. A call in error makes the whole group launch nothing. */
 TMK_API tmkResult_t tmkGroupStart(void);
 TMK_API tmkResult_t tmkGroupEnd(void);
 

@@ -261,6 +261,42 @@ class Script {
         [this, k](Step& s, tmkRequest_t* q) {
           return tmkIreduceScatterv(s.send.data(), s.recv.data(), k, tmkInt32, tmkSum, c, q);
         });
+    // In place: the own block lies where the packed form puts it.
+    const auto offset = std::accumulate(counts.begin(), counts.begin() + r, std::ptrdiff_t{0});
+    Ints placed = empty;
+    std::copy(mine.begin(), mine.end(), placed.begin() + offset);
+    add(
+        "allgatherv in place", {}, placed, gathered,
+        [this, k](Step& s) { return tmkAllgatherv(TMK_IN_PLACE, s.recv.data(), k, nullptr, tmkInt32, c); },
+        [this, k, offset](Step& s, tmkRequest_t* q) {
+          return tmkIallgatherv(s.recv.data() + offset, s.recv.data(), k, nullptr, tmkInt32, c, q);
+        });
+    add(
+        "gatherv in place", mine, placed, r == root ? gathered : placed,
+        [this, k, own](Step& s) {
+          return tmkGatherv(r == root ? TMK_IN_PLACE : s.send.data(), own, s.recv.data(), k, nullptr,
+                            tmkInt32, root, c);
+        },
+        [this, k, own, offset](Step& s, tmkRequest_t* q) {
+          return tmkIgatherv(r == root ? s.recv.data() + offset : s.send.data(), own, s.recv.data(), k,
+                             nullptr, tmkInt32, root, c, q);
+        });
+    // The root's whole buffer stays as it is; other ranks receive at its beginning.
+    Ints scattered = blocks(r, count);
+    if (r != root) {
+      const Ints got = block_of(root, r, own);
+      std::copy(got.begin(), got.end(), scattered.begin());
+    }
+    add(
+        "scatterv in place", {}, blocks(r, count), scattered,
+        [this, k, own, offset](Step& s) {
+          return tmkScatterv(TMK_IN_PLACE, k, nullptr, s.recv.data() + (r == root ? offset : 0), own,
+                             tmkInt32, root, c);
+        },
+        [this, k, own, offset](Step& s, tmkRequest_t* q) {
+          return tmkIscatterv(s.recv.data(), k, nullptr, s.recv.data() + (r == root ? offset : 0), own,
+                              tmkInt32, root, c, q);
+        });
     // Rank a sends (a + 2b) % 4 elements to rank b.
     Counts out, in;
     std::vector<Ints> sent, got;
