@@ -115,7 +115,8 @@ typedef int (*tmkAllgatherFunction)(const void* mine, void* all, size_t bytes, v
 typedef struct tmkConfig {
   size_t size;               /**< sizeof(tmkConfig_t) of the caller */
   unsigned version;          /**< TMK_VERSION of the caller */
-  int timeout_ms;            /**< deadline of each operation, 1..2^31-1; -1: TAMAKI_TIMEOUT_MS (30000) */
+  int timeout_ms;            /**< longest an operation may go without progress, 1..2^31-1; -1:
+                                  TAMAKI_TIMEOUT_MS (30000) */
   int reproducible;          /**< 1: same bits across algorithms, lanes, chunking, placement; 0; -1 */
   int progress_thread;       /**< 1: requests advance without test or wait; 0; -1 */
   int check;                 /**< 1: compare the arguments of all ranks before each collective; 0; -1 */
@@ -161,7 +162,8 @@ TMK_API tmkResult_t tmkCommAbort(tmkComm_t comm);
 TMK_API tmkResult_t tmkCommGetAsyncError(tmkComm_t comm, tmkResult_t* error);
 TMK_API tmkResult_t tmkCommRank(tmkComm_t comm, int* rank);
 TMK_API tmkResult_t tmkCommSize(tmkComm_t comm, int* size);
-/** Deadline, in ms (1..2^31-1), of operations that start from now on on this rank. */
+/** Deadline, in ms (1..2^31-1), of operations that start from now on on this rank: the longest time one may go
+ *  without any progress before it fails with tmkTimeout. */
 TMK_API tmkResult_t tmkCommSetTimeout(tmkComm_t comm, int timeout_ms);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */

@@ -24,8 +24,7 @@ WaitPolicy WaitPolicy::make(bool crowded, std::int64_t spin_us_option) {
 bool Waiter::slow_round() {
   const std::int64_t now = now_ns();
   if (began_ == 0) began_ = now;
-  if (phase_began_ == 0) phase_began_ = now;
-  const std::int64_t waited = now - phase_began_;
+  const std::int64_t waited = now - began_;
   if (waited < policy_->spin_ns) {
     for (int i = 0; i < 32; ++i) cpu_relax();
     return false;

@@ -41,13 +41,12 @@ class Waiter {
   bool slow_round();
   /// Since the slow phase began; 0 before.
   std::int64_t waited_ns() const { return began_ == 0 ? 0 : now_ns() - began_; }
-  void progressed() { looks_ = 0, phase_began_ = 0; }
+  void progressed() { looks_ = 0, began_ = 0; }
 
  private:
   const WaitPolicy* policy_;
   std::int32_t looks_ = 0;
-  std::int64_t began_ = 0;        // first slow round
-  std::int64_t phase_began_ = 0;  // first slow round since the last progress
+  std::int64_t began_ = 0;  // first slow round since the last progress
 };
 
 /// Sleeps on `bell` (null: none) and `descriptors` at once, at most `timeout_ns`; returns early on news. `ticket` is
