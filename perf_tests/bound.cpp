@@ -31,12 +31,17 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Binds to the `index`-th core this process may use.
+/// Binds to the `index`-th core this process could use when it began (threads inherit what their maker is bound to).
 void bind_to(int index) {
-  cpu_set_t allowed, one;
-  CPU_ZERO(&allowed);
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    return set;
+  }();
+  if (CPU_COUNT(&allowed) == 0) return;
+  cpu_set_t one;
   CPU_ZERO(&one);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(cpu, &allowed) && seen++ == index % CPU_COUNT(&allowed)) CPU_SET(cpu, &one);
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
@@ -140,6 +145,7 @@ int main(int argc, char** argv) {
       case 'f': footprint = parse_bytes(optarg); break;
       default: return 2;
     }
+  bind_to(0);  // the first call takes down the cores
   const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
   Work work{};
   for (int i = 0; i < 2; ++i) {

@@ -97,6 +97,8 @@ Status interpret(PerfArguments* a) {
       for (const ReduceOp op : o.ops) any = any || is_defined(op, type);
     if (!any) return fail(Code::invalid_argument, fmt::format("{} of {} has no meaning", a->ops, a->types));
   }
+  if (o.kind == Kind::sendrecv && !o.algorithm.empty())
+    return fail(Code::invalid_argument, "--algorithm: sendrecv has none");
   o.memory = a->memory == "shared" ? Memory::shared : Memory::private_memory;
   return {};
 }

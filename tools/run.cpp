@@ -96,8 +96,9 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int* status
     }
     std::vector<std::string> words = program;
     if (words.empty()) words = sub->remaining();
-    if (program.empty() && !words.empty() && words[0][0] == '-') {
-      *status = report_error("run", {Code::invalid_argument, Scope::request, "unknown option " + words[0]});
+    const std::vector<std::string> extra = sub->remaining();
+    if (!extra.empty() && (!program.empty() || extra[0][0] == '-')) {
+      *status = report_error("run", {Code::invalid_argument, Scope::request, "unknown argument " + extra[0]});
       return;
     }
     Result<int> result = run(*arguments, words);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -267,8 +268,10 @@ void Launcher::take_frames(AgentLink& agent) {
     agent.reader.feed({bytes, static_cast<std::size_t>(n)});
     while (auto frame = agent.reader.next()) take_frame(agent, *frame);
     if (!agent.reader.broken()) return;
+    std::string shown = agent.reader.rest().substr(0, 60);
+    shown.erase(std::find_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }), shown.end());
     lose_agent(agent, fmt::format("{} answers \"{}\" where an agent was expected (does its shell print a greeting?)",
-                                  agent.where(), agent.reader.rest().substr(0, 60)));
+                                  agent.where(), shown));
   }
   close(std::exchange(agent.from, -1));
   if (agent.to.fd() >= 0) close(agent.to.fd());
