@@ -361,7 +361,8 @@ Status CommunicatorImpl::wait_inside(RequestState* request) {
 Status CommunicatorImpl::test(Request* request) {
   auto* state = static_cast<RequestState*>(request);
   const Inside inside(gate_);
-  if (!state->done || (state->other_half != nullptr && !state->other_half->done)) progress();
+  if (!state->done || (state->other_half != nullptr && !state->other_half->done))
+    if (progress()) state->stuck_since_ns = 0;
   serve_unopened();
   // Polling has no slow phase of its own: deadlines are seen here.
   if (!state->done && state->queue != RequestState::Queue::self) {

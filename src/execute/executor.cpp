@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tamaki {
 namespace {
@@ -23,7 +24,13 @@ void Workspace::fit(const Plan& plan, std::size_t slot_bytes) {
   for (const Link* link : plan.links) gets = gets || link->can_get;
   staging_stride = std::max(staging_stride, gets ? slot_bytes : kMailboxPlace);
   staging = aligned_buffer(staging_memory, staging_stride * sources.size());
-  scratch = aligned_buffer(scratch_memory, plan.scratch_bytes);
+  if (scratch != nullptr && plan.scratch_bytes <= scratch_bytes) return;
+  std::vector<std::byte> larger;
+  std::byte* place = aligned_buffer(larger, plan.scratch_bytes);
+  if (scratch_bytes != 0) std::memcpy(place, scratch, scratch_bytes);
+  scratch_memory = std::move(larger);  // the memory keeps its address
+  scratch = place;
+  scratch_bytes = plan.scratch_bytes;
 }
 
 void Execution::start(const Plan& plan, const void* input, void* output, const OpContext& op, Workspace& workspace,

@@ -33,7 +33,9 @@ struct Workspace {
   std::size_t staging_stride = 0;
   std::vector<std::byte> scratch_memory;
   std::byte* scratch = nullptr;       // 64-byte aligned
+  std::size_t scratch_bytes = 0;
 
+  /// Grows to what `plan` needs. Scratch keeps its content: an operation may be under way.
   void fit(const Plan& plan, std::size_t slot_bytes);
 };
 

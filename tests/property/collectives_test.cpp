@@ -28,13 +28,14 @@ struct Spec {
   std::size_t offset;  // bytes from a 64-byte boundary
   int root;
   bool in_place;
+  bool shared;  // buffers of tmkMemAlloc; each rank decides for itself
   std::uint64_t seed;
 };
 
 std::string show(const Spec& s, int p, const std::string& where) {
   return std::string(name_of(s.collective)) + " of " + std::to_string(s.count) + " x " + std::string(name_of(s.type)) + ", " +
          std::string(name_of(s.op)) + ", root " + std::to_string(s.root) + ", offset " + std::to_string(s.offset) +
-         (s.in_place ? ", in place" : "") + ", " + std::to_string(p) + " ranks, " + where + ", seed " + std::to_string(s.seed);
+         (s.in_place ? ", in place" : "") + (s.shared ? ", shared" : "") + ", " + std::to_string(p) + " ranks, " + where + ", seed " + std::to_string(s.seed);
 }
 
 rc::Gen<Spec> specs(int p) {
@@ -57,6 +58,7 @@ rc::Gen<Spec> specs(int p) {
     s.offset = pick(7, 64);
     s.root = static_cast<int>(pick(8, static_cast<std::uint64_t>(p)));
     s.in_place = pick(9, 2) == 0;
+    s.shared = pick(10, 3) == 0;
     return s;
   });
 }
@@ -64,21 +66,36 @@ rc::Gen<Spec> specs(int p) {
 /// A byte range at a given distance from a 64-byte boundary, with guards around it.
 class Guarded {
  public:
-  Guarded(std::size_t bytes, std::size_t offset) : bytes_(bytes), memory_(bytes + 256, std::byte{0xa5}) {
-    const auto start = reinterpret_cast<std::uintptr_t>(memory_.data()) + 64;
-    at_ = memory_.data() + 64 + (64 - start % 64) % 64 + offset % 64;
+  Guarded(std::size_t bytes, std::size_t offset, bool shared) : bytes_(bytes) {
+    if (shared) {
+      const Result<void*> region = allocate_shared(bytes + 256);
+      if (region) region_ = static_cast<std::byte*>(*region);
+      else ADD_FAILURE() << region.error().message;
+    }
+    if (region_ == nullptr) memory_.resize(bytes + 256);
+    whole_ = {region_ != nullptr ? region_ : memory_.data(), bytes + 256};
+    std::fill(whole_.begin(), whole_.end(), std::byte{0xa5});
+    const auto start = reinterpret_cast<std::uintptr_t>(whole_.data()) + 64;
+    at_ = whole_.data() + 64 + (64 - start % 64) % 64 + offset % 64;
   }
+  ~Guarded() {
+    if (region_ != nullptr) (void)free_shared(region_);
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
   std::span<std::byte> span() { return {at_, bytes_}; }
   bool intact() const {
     const auto untouched = [](const std::byte* from, const std::byte* to) {
       return std::all_of(from, to, [](std::byte b) { return b == std::byte{0xa5}; });
     };
-    return untouched(memory_.data(), at_) && untouched(at_ + bytes_, memory_.data() + memory_.size());
+    return untouched(whole_.data(), at_) && untouched(at_ + bytes_, whole_.data() + whole_.size());
   }
 
  private:
   std::size_t bytes_;
   std::vector<std::byte> memory_;
+  std::byte* region_ = nullptr;
+  std::span<std::byte> whole_;
   std::byte* at_;
 };
 
@@ -114,7 +131,8 @@ std::optional<std::string> run_one(Communicator& c, const Spec& s, bool* refused
   for (int i = 0; i < p; ++i)
     test::fill_input(fill_type, op.op, s.seed, i, p, test::Inputs::exact, inputs[static_cast<std::size_t>(i)]);
 
-  Guarded in(block * static_cast<std::size_t>(gives), s.offset), out(block * static_cast<std::size_t>(gets), s.offset * 7 + 1);
+  const bool shared = s.shared && test::mix(s.seed, 11, static_cast<std::uint64_t>(r)) % 4 != 0;
+  Guarded in(block * static_cast<std::size_t>(gives), s.offset, shared), out(block * static_cast<std::size_t>(gets), s.offset * 7 + 1, shared);
   Call call;
   call.collective = s.collective;
   call.type = s.type;
@@ -283,6 +301,24 @@ TEST(Reproducible, sameBitsAcrossAlgorithmsTransportsAndSizesOfSlots) {
         }
       EXPECT_GE(compared, 4 * p);  // default, one shot and two shot at least, on two transports
     }
+}
+
+/// Counts beyond 2^31 elements; about 9 GB of memory.
+TEST(Slow, countsBeyondTwoToTheThirtyOne) {
+  run_ranks(2, config_for("inproc"), [&](Communicator& c) {
+    const std::size_t n = (std::size_t{1} << 31) + 1000003;
+    std::vector<std::uint8_t> in(n, static_cast<std::uint8_t>(3 + c.rank())), out(n);
+    in[n - 1] = 200;
+    Call call;
+    call.type = DataType::uint8;
+    call.input = in.data();
+    call.output = out.data();
+    call.count = n;
+    const Status s = c.run(call);
+    ASSERT_TRUE(s) << s.error().message;
+    EXPECT_EQ(std::count(out.begin(), out.end() - 1, 7), static_cast<std::ptrdiff_t>(n - 1));
+    EXPECT_EQ(out[n - 1], 400 % 256);
+  });
 }
 
 /// Uneven forms, zero counts among them, and permuted displacements.
