@@ -290,9 +290,9 @@ TEST(Verify, promisesThatDoNotHoldAreFound) {
   EXPECT_NE(verify_algorithm(liar, {.ranks = 4}).text().find("pairwise_sizes"), std::string::npos);
 }
 
-class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
+class ProofOfAlgorithm : public testing::TestWithParam<const Algorithm*> {};
 
-TEST_P(EveryAlgorithm, isProvedForAllItsProblems) {
+TEST_P(ProofOfAlgorithm, isProvedForAllItsProblems) {
   const Algorithm& algorithm = *GetParam();
   int proved = 0;
   for (const Problem& problem : default_problems(algorithm, 64)) {
@@ -303,7 +303,7 @@ TEST_P(EveryAlgorithm, isProvedForAllItsProblems) {
   EXPECT_GE(proved, 5);
 }
 
-TEST_P(EveryAlgorithm, isProvedForManyRanks) {
+TEST_P(ProofOfAlgorithm, isProvedForManyRanks) {
   const Algorithm& algorithm = *GetParam();
   for (int ranks : {128, 200}) {
     const Problem problem{.collective = algorithm.collective, .ranks = ranks};
@@ -313,7 +313,7 @@ TEST_P(EveryAlgorithm, isProvedForManyRanks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Verify, EveryAlgorithm,
+INSTANTIATE_TEST_SUITE_P(Verify, ProofOfAlgorithm,
                          testing::ValuesIn(all_algorithms().begin(), all_algorithms().end()),
                          [](const auto& a) {
                            return std::string(name_of(a.param->collective)) + "_" +
