@@ -70,16 +70,19 @@ mpi() {
   fi
   attempt "$plain" timeout 120 "${launch[@]}" "$program" || return 0
   attempt "$with" timeout 120 "${launch[@]}" "${load[@]}" "$program" || return 0
+  local verdict="all results equal"
   if ! diff <(awk '{print $1, $3}' "$plain") <(awk '{print $1, $3}' "$with") >/dev/null; then
     failed=1
-    note "FAILED:   $name: results with and without the preload differ"
+    verdict="FAILED: results with and without the preload differ"
   fi
   paste "$plain" "$with" | awk -v name="$name" '
     NR == 1 {printf "%10s %14s %14s %8s   results\n", "bytes", name " us", "+ Tamaki us", "ratio"}
     $1 ~ /^[0-9]+$/ {printf "%10d %14.2f %14.2f %8.2f   %s\n", $1, $2, $5, $5 / $2, $3 == $6 ? "equal" : "DIFFERENT"}' |
     tee "$out/mpi_$name.txt"
-  note "MPI:      $name, 2 ranks, time with Tamaki over time without: $(awk '
-    NR > 1 {print $4}' "$out/mpi_$name.txt" | sort -g | awk '{v[NR] = $1} END {printf "%s to %s, median %s", v[1], v[NR], v[int((NR + 1) / 2)]}'); all results equal"
+  local ratios
+  ratios=$(awk 'NR > 1 {print $4}' "$out/mpi_$name.txt" | sort -g |
+    awk '{v[NR] = $1} END {printf "%s to %s, median %s", v[1], v[NR], v[int((NR + 1) / 2)]}')
+  note "MPI:      $name, 2 ranks, time with Tamaki over time without: $ratios; $verdict"
 }
 mpi openmpi
 mpi mpich
