@@ -8,6 +8,9 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <utility>
+
+#include "base/memory_limits.hpp"
 
 namespace tamaki {
 namespace {
@@ -62,6 +65,7 @@ int reserved_memfd(std::size_t size, unsigned flags) {
 Result<void*> allocate_shared(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 62)) return fail(Code::out_of_memory, "shared memory of " + std::to_string(bytes) + " bytes");
   const std::size_t size = bytes == 0 ? kHuge : round_up(bytes);
+  if (Status enough = check_memory(size, "shared memory"); !enough) return pass(std::move(enough));
   int fd = reserved_memfd(size, MFD_HUGETLB);  // succeeds only where the administrator has set huge pages aside
   const bool huge = fd >= 0;
   if (!huge) fd = reserved_memfd(size, 0);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/memory_limits.hpp"
 #include "base/options.hpp"
 
 namespace tamaki {
@@ -93,6 +94,10 @@ Result<Segment> Segment::open(const SegmentName& name) {
 }
 
 Status Segment::reserve(std::size_t offset, std::size_t bytes) {
+  if (Status enough = check_memory(bytes, "shared memory (" + std::string(name_of(name_.backing)) + ")"); !enough) {
+    enough.error().scope = Scope::communicator;
+    return enough;
+  }
   if (::fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0) return {};
   struct statvfs space {};
   std::string text = "shared memory (" + std::string(name_of(name_.backing)) + "): " + std::to_string(bytes) + " bytes needed";
