@@ -47,9 +47,14 @@ void bind_to(int index) {
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
+/// Memory that two processes could both map, as tmkMemAlloc's: a machine that gives huge pages to private memory only
+/// has another bound for it.
 float* touched(std::size_t bytes) {
   bytes = (bytes + kHuge - 1) / kHuge * kHuge;
-  void* memory = mmap(nullptr, bytes + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int file = memfd_create("bound", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes + kHuge)) != 0) std::exit(3);
+  void* memory = mmap(nullptr, bytes + kHuge, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
   if (memory == MAP_FAILED) std::exit(3);
   auto* aligned = reinterpret_cast<char*>((reinterpret_cast<std::size_t>(memory) + kHuge - 1) / kHuge * kHuge);
   madvise(aligned, bytes, MADV_HUGEPAGE);

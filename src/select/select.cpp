@@ -19,6 +19,9 @@ std::string refusal(const Algorithm& a, const Question& q, const Problem& proble
   return a.refuses == nullptr ? std::string() : a.refuses(problem);
 }
 
+/// One shot moves (p-1) n where two shots move 2n, but waits once instead of twice. Two ranks move as much either way.
+bool one_shot_wins(std::uint64_t n, std::uint64_t p) { return n * (p - 1) <= (p == 2 ? 16 * K : 8 * K); }
+
 /// The library's order of preference; the first that exists and may serve is taken.
 std::vector<std::string_view> preferences(const Question& q) {
   const bool local = q.topology == nullptr || q.topology->one_host();
@@ -27,9 +30,8 @@ std::vector<std::string_view> preferences(const Question& q) {
   const bool many = q.ranks > 32;
   switch (q.collective) {
     case Collective::allreduce:
-      // One shot moves (p-1) n where two shots move 2n, but waits once instead of twice.
       if (local && !many)
-        return n * (p - 1) <= 8 * K ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
+        return one_shot_wins(n, p) ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
                                     : std::vector<std::string_view>{"direct_two_shot", "ring"};
       if (n <= 8 * K) return {"recursive_doubling", "direct_one_shot", "ring"};
       if (n <= 512 * K) return {"rabenseifner", "double_binary_tree", "ring", "direct_two_shot"};
@@ -122,7 +124,7 @@ Result<Choice> select(const Question& q) {
       if (q.bytes < rule.from || q.bytes >= rule.to) continue;
       std::string name = rule.algorithm;
       if (q.collective == Collective::allreduce && name == "direct")
-        name = q.bytes * static_cast<std::uint64_t>(q.ranks - 1) <= 8 * K ? "direct_one_shot" : "direct_two_shot";
+        name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot" : "direct_two_shot";
       choice.algorithm = find_algorithm(q.collective, name);
       if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
         return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " + std::string(name_of(q.collective)) +
