@@ -8,6 +8,7 @@
  * - In place: where a function's documentation names an in-place form, passing exactly those
  *   pointers (or TMK_IN_PLACE as the send buffer) selects it. Other overlaps are an error of the caller.
  * - Buffers are host memory.
+ * - A communicator belongs to the process that made it: a forked child gets tmkInvalidUsage from its operations.
  * - No function ends, signals or blocks the host process beyond the deadline of the operation.
  */
 #ifndef TAMAKI_TAMAKI_H

@@ -25,14 +25,14 @@ std::string describe_arguments(const Arguments& a) {
   call.count = a.count;
   call.root = a.root;
   call.uneven = a.uneven != 0;
-  return title_of(call, {}) + " as call " + std::to_string(a.call);
+  return title_of(call, {}) + " as collective " + std::to_string(a.call);
 }
 
 }  // namespace
 
 Status CommunicatorImpl::compare_arguments(const Call& call) {
   Arguments mine;
-  mine.call = calls_ + 1;
+  mine.call = collective_calls_ + 1;
   mine.collective = static_cast<std::uint8_t>(call.collective);
   mine.type = static_cast<std::uint8_t>(call.type);
   mine.op = static_cast<std::uint8_t>(reduces(call.collective) ? call.op.op : ReduceOp::sum);

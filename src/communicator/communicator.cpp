@@ -135,8 +135,15 @@ Status CommunicatorImpl::run(const Call& call) {
   return run_inside(call);
 }
 
+/// Not failed, and in the process that made it: a forked copy would read and write its parent's rings.
+Status CommunicatorImpl::usable() const {
+  if (generation_ != fork_generation())
+    return tamaki::fail(Code::invalid_usage, "this communicator belongs to the process that made it, not to its forked child");
+  return health();
+}
+
 Status CommunicatorImpl::run_inside(const Call& call) {
-  if (failed_.load(std::memory_order_acquire)) return health();
+  if (failed_.load(std::memory_order_acquire) || generation_ != fork_generation()) return usable();
   if (call.collective == Collective::send_recv || outstanding()) {
     Result<RequestState*> started = start_inside(call, kMessageChannel);
     if (!started) return pass(std::move(started));
@@ -151,6 +158,7 @@ Status CommunicatorImpl::run_inside(const Call& call) {
   if (config_.check)
     if (Status compared = compare_arguments(call); !compared) return compared;
   ++calls_;
+  ++collective_calls_;
   op_ = call.op;
   op_.type = call.type;
   op_.ranks = ranks();
@@ -197,7 +205,7 @@ RequestState* CommunicatorImpl::new_request() {
 }
 
 Result<RequestState*> CommunicatorImpl::start_inside(const Call& call, int channel) {
-  if (failed_.load(std::memory_order_acquire)) return tl::unexpected<Error>(health().error());
+  if (failed_.load(std::memory_order_acquire) || generation_ != fork_generation()) return tl::unexpected<Error>(usable().error());
   if (call.collective == Collective::send_recv) {
     if (Status valid = validate(call); !valid) return pass(std::move(valid));
     if (call.destination >= 0 && call.source >= 0) {
@@ -236,6 +244,7 @@ Result<RequestState*> CommunicatorImpl::start_inside(const Call& call, int chann
   if (config_.check && !message)
     if (Status compared = compare_arguments(call); !compared) return pass(std::move(compared));
   ++calls_;
+  if (!message) ++collective_calls_;
   RequestState* request = new_request();
   request->plan = *plan;
   request->op = call.op;

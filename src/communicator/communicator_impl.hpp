@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/options.hpp"
 #include "communicator/communicator.hpp"
 #include "communicator/job.hpp"
@@ -108,6 +109,7 @@ class CommunicatorImpl final : public Communicator {
   Program message_program(const Call& call, int channel) const;
   // communicator.cpp
   Result<CachedPlan*> plan_for(const Call& call, int channel);
+  Status usable() const;
   Status check_pointers(const Call& call) const;
   Status run_inside(const Call& call);
   Result<RequestState*> start_inside(const Call& call, int channel);
@@ -167,6 +169,8 @@ class CommunicatorImpl final : public Communicator {
   std::vector<std::uint32_t> send_busy_, receive_busy_;  // per rank: stamp of the progress round that blocked it
   std::uint32_t stamp_ = 0;
   std::uint64_t calls_ = 0;
+  std::uint64_t collective_calls_ = 0;  // equal on all ranks, unlike calls_, which counts messages too
+  std::uint32_t generation_ = fork_generation();
   std::uint64_t splits_ = 0;
   std::map<void*, std::pair<void*, std::size_t>> registrations_;
 

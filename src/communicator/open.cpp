@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -137,7 +138,11 @@ Status CommunicatorImpl::open_with(Origin origin) {
     const std::string_view option = rules_option(**settings, collective);
     // The communicator's own choice is for the collectives that have it; the options' rules are per collective.
     Result<std::vector<SizeRule>> rules = parse_rules(collective, option);
-    if (!rules) return pass(std::move(rules));
+    if (!rules) {
+      std::string variable = "TAMAKI_" + std::string(name_of(collective));
+      for (char& letter : variable) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+      return fail(rules.error().code, variable + ": " + rules.error().message, Scope::communicator);
+    }
     rules_.push_back(std::move(*rules));
   }
   if (!config_.algorithm.empty()) {
@@ -240,7 +245,8 @@ Status CommunicatorImpl::open_transports(const Exchange& exchange) {
     const auto entries = all_transports();
     const auto entry = std::find_if(entries.begin(), entries.end(), [&](const TransportEntry& e) { return e.name == name; });
     if (entry == entries.end())
-      return tamaki::fail(Code::invalid_argument, "transport \"" + std::string(name) + "\" does not exist; there are " + transport_names());
+      return tamaki::fail(Code::invalid_argument, "TAMAKI_TRANSPORTS or the communicator's transports=\"" + config_.transports + "\": \"" +
+                                                      std::string(name) + "\" does not exist; there are " + transport_names());
     TransportContext context{.rank = rank_, .ranks = identities_, .communicator = id_, .secret = job_->control().secret(),
                              .slot_bytes = slot_bytes_, .depth = 8, .own_bell = &private_bell_};
     Result<std::unique_ptr<Transport>> opened = entry->open(context);

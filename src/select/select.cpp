@@ -79,9 +79,10 @@ Problem problem_of(const Question& q) {
 }  // namespace
 
 Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_view text) {
+  const std::string_view whole = text;
   std::vector<SizeRule> rules;
   const auto wrong = [&](std::string_view part, const std::string& why) {
-    return fail(Code::invalid_argument, "rules \"" + std::string(text) + "\" for " + std::string(name_of(collective)) + ": \"" +
+    return fail(Code::invalid_argument, "rules \"" + std::string(whole) + "\" for " + std::string(name_of(collective)) + ": \"" +
                                             std::string(part) + "\": " + why);
   };
   while (!text.empty()) {

@@ -96,8 +96,10 @@ Result<bool> ShmTransport::attempt(Backing backing, const Exchange& exchange) {
   const auto& ranks = context_.ranks;
   const std::size_t members = members_.size();
   const std::size_t ring = round_up(ring_bytes(context_.slot_bytes, context_.depth));
-  // /dev/shm is reserved at once: two rings for every pair.
-  if (backing != Backing::none) arena_bytes_ = backing == Backing::memfd ? kArenaBytes : 2 * (members - 1) * ring;
+  // /dev/shm is reserved at once. For every pair: the two channels of direct algorithms, messages, set-up of children,
+  // comparison of arguments, and one to spare.
+  constexpr std::size_t kRingsPerPair = 6;
+  if (backing != Backing::none) arena_bytes_ = backing == Backing::memfd ? kArenaBytes : kRingsPerPair * (members - 1) * ring;
   const bool try_it = members > 1 && backing != Backing::none;
   SegmentName name;
   std::string trouble;
@@ -185,7 +187,7 @@ Result<std::uint64_t> ShmTransport::make_ring(std::size_t bytes) {
   const std::size_t size = round_up(bytes);
   if (arena_used_ + size > arena_bytes_)
     return fail(Code::out_of_memory, "shared memory: rings of rank " + std::to_string(context_.rank) + " need more than " +
-                                         std::to_string(arena_bytes_) + " bytes", Scope::communicator);
+                                         std::to_string(arena_bytes_) + " bytes; TAMAKI_SLOT_BYTES makes them smaller", Scope::communicator);
   const std::size_t place = control_bytes() + static_cast<std::size_t>(own_member_) * arena_bytes_ + arena_used_;
   if (segment_.name().backing == Backing::memfd)
     if (Status s = segment_.reserve(place, size); !s) return pass(std::move(s));

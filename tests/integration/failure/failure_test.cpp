@@ -261,6 +261,67 @@ TEST(Disagreement, isReportedWithBothSidesInCheckMode) {
   }
 }
 
+/// Calls that some ranks make by right do not count as a disagreement.
+TEST(Disagreement, isNotSeenInMessagesOrSplitsOfSomeRanks) {
+  tmkConfig_t config = config_of("shm", 5000);
+  config.check = 1;
+  Job job(3, config, [](tmkComm_t comm, int rank, Board*) -> tmkResult_t {
+    int value = rank, got = -1;
+    if (rank == 1) tmkSend(&value, 1, tmkInt32, 2, comm);
+    if (rank == 2) tmkRecv(&got, 1, tmkInt32, 1, comm);
+    if (rank == 2 && got != 1) return tmkInternalError;
+    if (const tmkResult_t result = tmkBarrier(comm); result != tmkSuccess) return result;
+    tmkComm_t some = nullptr;
+    if (const tmkResult_t result = tmkCommSplit(comm, rank == 0 ? TMK_SPLIT_NOCOLOR : 1, 0, &some, nullptr); result != tmkSuccess) return result;
+    if (some != nullptr) tmkCommDestroy(some);
+    return tmkBarrier(comm);
+  });
+  for (int r = 0; r < 3; ++r) {
+    ASSERT_TRUE(job.wait_finished(r, 10));
+    EXPECT_EQ(job.rank(r).result, tmkSuccess) << job.rank(r).text;
+  }
+}
+
+TEST(Fork, childMayNotUseItsParentsCommunicator) {
+  Job job(2, config_of("shm", 5000), [](tmkComm_t comm, int rank, Board*) -> tmkResult_t {
+    float one = 1, sum = 0;
+    if (const tmkResult_t result = tmkAllreduce(&one, &sum, 1, tmkFloat32, tmkSum, comm); result != tmkSuccess) return result;
+    if (rank == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(tmkAllreduce(&one, &sum, 1, tmkFloat32, tmkSum, comm) == tmkInvalidUsage ? 0 : 1);
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return tmkInternalError;
+    }
+    const tmkResult_t result = tmkAllreduce(&one, &sum, 1, tmkFloat32, tmkSum, comm);
+    return result == tmkSuccess && sum != 2.0f ? tmkInternalError : result;
+  });
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_TRUE(job.wait_finished(r, 10));
+    EXPECT_EQ(job.rank(r).result, tmkSuccess) << job.rank(r).text;
+  }
+}
+
+TEST(DevShm, servesDuplicatesAndMessages) {
+  ::setenv("TAMAKI_SHM_BACKING", "devshm", 1);
+  Job job(3, config_of("shm", 5000), [](tmkComm_t comm, int rank, Board*) -> tmkResult_t {
+    std::vector<std::int8_t> in(1 << 20, 1), out(1 << 20);
+    for (std::size_t n = 1; n <= in.size(); n *= 4)
+      if (const tmkResult_t result = tmkAllreduce(in.data(), out.data(), n, tmkInt8, tmkSum, comm); result != tmkSuccess) return result;
+    tmkComm_t copy = nullptr;
+    if (const tmkResult_t result = tmkCommDup(comm, &copy); result != tmkSuccess) return result;
+    int value = rank, got = -1;
+    const tmkResult_t result = tmkSendrecv(&value, 1, (rank + 1) % 3, &got, 1, (rank + 2) % 3, tmkInt32, copy);
+    tmkCommDestroy(copy);
+    return result == tmkSuccess && got != (rank + 2) % 3 ? tmkInternalError : result;
+  });
+  for (int r = 0; r < 3; ++r) {
+    ASSERT_TRUE(job.wait_finished(r, 15));
+    EXPECT_EQ(job.rank(r).result, tmkSuccess) << job.rank(r).text;
+  }
+  ::unsetenv("TAMAKI_SHM_BACKING");
+}
+
 TEST(Disagreement, aboutOrderOrCountIsNeverAWrongResult) {
   Job job(2, config_of("shm", 1500), [](tmkComm_t comm, int rank, Board*) {
     std::vector<float> in(5000, 1.0f), out(5000);
