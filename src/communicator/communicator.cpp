@@ -483,6 +483,10 @@ Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
 Status CommunicatorImpl::fail_here(Error error) {
   // Errors of a request leave the communicator as it is.
   if (error.scope == Scope::request) return tl::unexpected<Error>(std::move(error));
+  // A broken connection may be the echo of another rank's end: its survivors close theirs. The control plane hears of
+  // the death itself, at the same time; its word goes first.
+  if (error.code == Code::peer_lost)
+    for (int i = 0; i < 20 && !failed_.load(std::memory_order_acquire); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   bool first = false;
   Failure failure{error.code, -1, error.message};
   {
