@@ -399,15 +399,6 @@ void CommunicatorImpl::release(Request* request) {
   free_requests_.push_back(state);
 }
 
-void CommunicatorImpl::look(bool rest_if_idle) {
-  {
-    const Inside inside(gate_);
-    if (progress()) return;
-    serve_unopened();
-  }
-  if (rest_if_idle) ::sched_yield();
-}
-
 Result<int> Communicator::wait_any(std::span<Request* const> requests) {
   bool any = false;
   for (int round = 0;; ++round) {

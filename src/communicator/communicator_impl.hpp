@@ -92,9 +92,6 @@ class CommunicatorImpl final : public Communicator {
   std::vector<std::pair<std::string, std::string>> facts() const override;
   Result<std::string> algorithm_for(const Call& call) override;
 
-  /// wait_any: one look at everything, then one bounded rest if nothing moved.
-  void look(bool rest);
-
  private:
   CommunicatorImpl() = default;
   // open.cpp
@@ -119,7 +116,6 @@ class CommunicatorImpl final : public Communicator {
   void complete(RequestState* request, Status result);
   void match_self();
   Status wait_inside(RequestState* request);
-  enum class Rest { look_again, failed };
   /// A wait in its slow phase: failures, deadline, idle callback, sleep. `execution`: what is waited for.
   Status rest(Waiter& waiter, const Execution* execution);
   void serve_unopened();
