@@ -29,6 +29,7 @@ struct RankIdentity {
   std::int32_t cores = 1;           // that this process may use: allowed ones, limited by its cgroup
   std::uint64_t core_mask[16] = {}; // allowed ones among the first 1,024, for counting ranks that share cores
   char host_name[48] = {};          // for messages
+  std::uint64_t scheduling_group = 0;  // digest of the group in which the kernel shares cores out (scheduling_group())
 };
 
 /// Collective exchange of equally many bytes of every rank, in rank order. Setup only.
@@ -49,7 +50,7 @@ struct Link {
   bool needs_flush = false;     // after commits (and releases) call transport->flush(link); an operation is over only
                                 // when out.drained() says that the transport has passed its messages on
   bool common_memory = false;   // the peer's pointers are valid here (threads of one process)
-  bool maps_regions = false;    // transport->map() resolves regions of tmkMemAlloc
+  bool maps_regions = false;    // transport->map() resolves regions of tmkMemAlloc and tmkRegister
   bool can_get = false;         // transport->get() reaches the peer's private memory (process_vm_readv)
   bool can_put = false;         // transport->put() does (process_vm_writev)
   bool peer_can_get = false;    // the peer's get() reaches ours
@@ -87,8 +88,11 @@ class Transport {
   virtual void flush(Link&) {}
   /// Descriptors to sleep on for news (empty: the bell is rung). Appended to `fds`.
   virtual void wait_descriptors(std::vector<int>* fds) const { (void)fds; }
-  /// Local address of memory that `link`'s peer named, or null.
-  virtual std::byte* map(Link&, const MemoryName&) { return nullptr; }
+  /// Local address of `bytes` of memory that `link`'s peer named; null if that is not possible or reaches beyond its region.
+  virtual std::byte* map(Link&, const MemoryName&, std::size_t bytes) {
+    (void)bytes;
+    return nullptr;
+  }
   /// Copies between this and the peer's private memory.
   virtual Status get(Link&, std::byte* local, std::uint64_t address, std::size_t bytes);
   virtual Status put(Link&, const std::byte* local, std::uint64_t address, std::size_t bytes);

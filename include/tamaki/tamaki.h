@@ -172,9 +172,15 @@ TMK_API tmkResult_t tmkCommSetTimeout(tmkComm_t comm, int timeout_ms);
 TMK_API tmkResult_t tmkMemAlloc(void** pointer, size_t bytes);
 /** Frees memory of tmkMemAlloc. No operation may be using it. NULL is allowed. */
 TMK_API tmkResult_t tmkMemFree(void* pointer);
-/** Declares that `buffer` stays mapped until tmkDeregister, so that transports may keep what they
- *  know of it (single-copy access, RDMA keys). Local. */
+/** Makes `buffer`, memory that the caller has already, one that needs no staging; it stays allocated until tmkDeregister.
+ *  For ranks on this host its whole pages are moved, at the same address, to memory that they can map; the parts of a
+ *  page at its two ends are staged. Local. Nobody may write to it during these two calls, no operation may be using it,
+ *  and it must not be pinned for a device or network by others before (register it there afterwards). As with
+ *  tmkMemAlloc, a forked child shares it instead of getting a copy. Memory that cannot be moved (of a file, read-only, on
+ *  a stack, too little memory left) is accepted and staged (a line in the log at `info` says why); TAMAKI_REGISTER=record
+ *  leaves all as it is. Errors: tmkInvalidArgument if it is not all mapped. */
 TMK_API tmkResult_t tmkRegister(tmkComm_t comm, void* buffer, size_t bytes, void** handle);
+/** Undoes tmkRegister; the contents stay. Error: tmkInvalidUsage if the buffer was freed before. */
 TMK_API tmkResult_t tmkDeregister(tmkComm_t comm, void* handle);
 
 /* ---- Operations ------------------------------------------------------------------------------- */

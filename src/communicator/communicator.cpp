@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shared_region.hpp"
 #include "communicator/communicator_impl.hpp"
 
 namespace tamaki {
@@ -166,7 +167,7 @@ Status CommunicatorImpl::run_inside(const Call& call) {
   const bool large = !(*plan)->plan.small;
   const std::int64_t began = large && stores.timed() ? now_ns() : 0;
   execution_.start((*plan)->plan, call.input, call.output, op_, workspace_, limits_, large && stores.stream());
-  Waiter waiter(wait_policy_);
+  Waiter waiter(wait_policy_, yields_);
   while (true) {
     for (Transport* transport : active_transports_)
       if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
@@ -352,7 +353,7 @@ bool CommunicatorImpl::progress() {
 }
 
 Status CommunicatorImpl::wait_inside(RequestState* request) {
-  Waiter waiter(wait_policy_);
+  Waiter waiter(wait_policy_, yields_);
   RequestState* half = request->other_half;
   while (!request->done || (half != nullptr && !half->done)) {
     if (progress()) {
@@ -508,7 +509,7 @@ Status CommunicatorImpl::health() const {
 
 Status CommunicatorImpl::finish() {
   const Inside inside(gate_);
-  Waiter waiter(wait_policy_);
+  Waiter waiter(wait_policy_, yields_);
   while (outstanding()) {
     if (progress()) waiter.progressed();
     else if (!waiter.spin()) {
@@ -541,17 +542,30 @@ void CommunicatorImpl::progress_thread_main() {
 
 Result<void*> CommunicatorImpl::register_memory(void* buffer, std::size_t bytes) {
   const Inside inside(gate_);
-  // Host memory needs no keys on today's transports: the registration is the caller's promise, kept and checked.
+  std::uint32_t shared = 0;
+  const bool of_use = std::any_of(identities_.begin(), identities_.end(), [&](const RankIdentity& other) {
+    return other.host == identities_[rank_].host && other.address_space != identities_[rank_].address_space;
+  });
+  if (of_use && share_registered_) {
+    const Result<std::uint32_t> pages = share_pages(buffer, bytes);
+    if (!pages && pages.error().code == Code::invalid_argument) return tl::unexpected<Error>(pages.error());
+    if (pages) shared = *pages;
+    else log(Level::info, "tmkRegister: this buffer will be staged: " + pages.error().message);
+  }
   auto handle = std::make_unique<char>();
-  registrations_[handle.get()] = {buffer, bytes};
+  registrations_[handle.get()] = shared;
   return handle.release();
 }
 
 Status CommunicatorImpl::deregister_memory(void* handle) {
   const Inside inside(gate_);
-  if (registrations_.erase(handle) == 0) return tamaki::fail(Code::invalid_argument, "handle is not one of tmkRegister of this communicator");
+  const auto found = registrations_.find(handle);
+  if (found == registrations_.end())
+    return tamaki::fail(Code::invalid_argument, "handle is not one of tmkRegister of this communicator");
+  const std::uint32_t shared = found->second;
+  registrations_.erase(found);
   delete static_cast<char*>(handle);
-  return {};
+  return shared == 0 ? Status{} : unshare_pages(shared);
 }
 
 }  // namespace tamaki

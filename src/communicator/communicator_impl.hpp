@@ -136,10 +136,12 @@ class CommunicatorImpl final : public Communicator {
   CommunicatorConfig config_;
   ExecutorLimits limits_;
   WaitPolicy wait_policy_;
+  YieldRecord yields_;
   Topology topology_;
   std::vector<RankIdentity> identities_;
   std::size_t slot_bytes_ = 0;
   std::int64_t lanes_option_ = 0;
+  bool share_registered_ = true;  // TAMAKI_REGISTER
   std::vector<std::vector<SizeRule>> rules_;  // by collective
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<Transport*> active_transports_;  // whose progress() moves data
@@ -168,7 +170,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t collective_calls_ = 0;  // equal on all ranks, unlike calls_, which counts messages too
   std::uint32_t generation_ = fork_generation();
   std::uint64_t splits_ = 0;
-  std::map<void*, std::pair<void*, std::size_t>> registrations_;
+  std::map<void*, std::uint32_t> registrations_;  // handle -> pages shared for it (share_pages), or 0
 
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;  // guards failure_

@@ -78,6 +78,13 @@ bool crowded(std::span<const RankIdentity> all, const RankIdentity& mine) {
   return on_host > cores_together || inside > cores_mine;
 }
 
+/// Whether ranks of this host are in other scheduling groups than this one.
+bool scheduled_apart(std::span<const RankIdentity> all, const RankIdentity& mine) {
+  return std::any_of(all.begin(), all.end(), [&](const RankIdentity& other) {
+    return other.host == mine.host && other.scheduling_group != mine.scheduling_group;
+  });
+}
+
 }  // namespace
 
 Result<CommunicatorConfig> default_config() {
@@ -117,7 +124,11 @@ CommunicatorImpl::~CommunicatorImpl() {
     progress_thread_.join();
   }
   if (job_ != nullptr) job_->remove(id_);
-  for (auto& [handle, registered] : registrations_) delete static_cast<char*>(handle);
+  for (auto& [handle, shared] : registrations_) {
+    delete static_cast<char*>(handle);
+    // The memory may be gone by now, which is an error only where tmkDeregister is called.
+    if (shared != 0) static_cast<void>(unshare_pages(shared));
+  }
 }
 
 Status CommunicatorImpl::open_with(Origin origin) {
@@ -130,6 +141,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
   members_ = std::move(origin.members);
   config_ = std::move(origin.config);
   limits_.single_copy_min = (*settings)->single_copy_min;
+  share_registered_ = (*settings)->register_memory == "share";
   lanes_option_ = (*settings)->lanes;
   send_busy_.assign(members_.size(), 0);
   receive_busy_.assign(members_.size(), 0);
@@ -173,6 +185,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
   for (const auto& [host, count] : per_host) most = std::max(most, count);
   slot_bytes_ = slot_bytes_for(most, (*settings)->slot_bytes);
   wait_policy_ = WaitPolicy::make(crowded(identities_, mine), (*settings)->spin_us);
+  wait_policy_.apart = scheduled_apart(identities_, mine);
 
   if (Status s = agree(origin.exchange); !s) return s;
   if (Status s = open_transports(origin.exchange); !s) return s;

@@ -140,7 +140,7 @@ const std::byte* Execution::open_message(const PlanStep& step, int source, std::
   if (header->kind == MessageKind::pushed) return keeps ? local(*kept, slice) : nullptr;
   if (link.common_memory) return reinterpret_cast<const std::byte*>(header->source.address);
   if (header->source.region != 0 && link.maps_regions) {
-    if (const std::byte* mapped = link.transport->map(link, header->source)) return mapped;
+    if (const std::byte* mapped = link.transport->map(link, header->source, bytes)) return mapped;
     *outcome = fail_with({Code::system, Scope::communicator,
                           "shared memory of rank " + std::to_string(link.peer) + " cannot be mapped"});
     return nullptr;
@@ -184,7 +184,7 @@ void Execution::choose(const PlanStep& step, std::uint64_t bytes, std::uint32_t 
       place.offset += offset;
       if (bytes >= limits_.direct_min) {
         if (link.common_memory) target.write = reinterpret_cast<std::byte*>(place.address);
-        else if (link.maps_regions && place.region != 0) target.write = link.transport->map(link, place);
+        else if (link.maps_regions && place.region != 0) target.write = link.transport->map(link, place, bytes);
       }
       if (target.write != nullptr) {
         target.kind = MessageKind::pushed;
@@ -199,12 +199,14 @@ void Execution::choose(const PlanStep& step, std::uint64_t bytes, std::uint32_t 
       }
     }
     if (direct_ && from_user) {
-      const bool by_loads = bytes >= limits_.direct_min &&
-                            (link.common_memory || (link.maps_regions && (operands[0].buffer == Buffer::input ? input_name_ : output_name_).region != 0));
+      const LocalName& name = operands[0].buffer == Buffer::input ? input_name_ : output_name_;
+      const std::uint64_t offset = operands[0].offset + slice * plan_->slice_bytes;
+      const bool mapped = link.maps_regions && name.covers(offset, bytes);
+      const bool by_loads = bytes >= limits_.direct_min && (link.common_memory || mapped);
       if (by_loads || (plan_->single_copy && link.peer_can_get && bytes >= limits_.single_copy_min)) {
         target.kind = MessageKind::pull;
-        target.source = operands[0].buffer == Buffer::input ? input_name_ : output_name_;
-        const std::uint64_t offset = operands[0].offset + slice * plan_->slice_bytes;
+        target.source = name;
+        if (!mapped) target.source.region = 0;  // the peer is to copy, not to map
         target.source.address += offset;
         target.source.offset += offset;
         continue;

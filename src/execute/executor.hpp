@@ -99,7 +99,7 @@ class Execution {
   bool stream_messages_ = false;
   bool draining_ = false;
   std::uint32_t open_lanes_ = 0;
-  MemoryName input_name_, output_name_;
+  LocalName input_name_, output_name_;
   std::vector<LaneState> lanes_;
   std::vector<PeerOutput> peer_outputs_;
   std::vector<std::uint32_t> pulled_;  // per link: last sequence sent as pull, 0 none

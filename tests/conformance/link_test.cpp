@@ -283,7 +283,7 @@ TEST_P(LinkTest, DirectAccessReachesTheRightBytes) {
     std::vector<std::byte> copy(kBytes);
     if (link->common_memory) {
       if (rank.rank == 0) any = true;
-      const std::byte* at = rank.transport->map(*link, theirs.memory);
+      const std::byte* at = rank.transport->map(*link, theirs.memory, kBytes);
       EXPECT_EQ(reinterpret_cast<std::uint64_t>(at), theirs.memory.address);
       if (at != nullptr) {
         EXPECT_TRUE(std::ranges::equal(std::span(at, kBytes), content(peer, 1, kBytes)));
@@ -297,13 +297,13 @@ TEST_P(LinkTest, DirectAccessReachesTheRightBytes) {
     }
     if (link->maps_regions) {
       if (rank.rank == 0) any = true;
-      std::byte* at = rank.transport->map(*link, theirs.region);
+      std::byte* at = rank.transport->map(*link, theirs.region, kBytes - 64);
       EXPECT_NE(at, nullptr);
       if (at != nullptr) {
         const std::vector<std::byte> expected = content(peer, 2, kBytes);
         EXPECT_TRUE(std::ranges::equal(std::span(at, kBytes - 64), std::span(expected).subspan(64)));
       }
-      EXPECT_EQ(rank.transport->map(*link, theirs.region), at) << "mapped twice";
+      EXPECT_EQ(rank.transport->map(*link, theirs.region, kBytes - 64), at) << "mapped twice";
       if (!rank.barrier()) return;
       if (at != nullptr) at[7] = std::byte{0xe7};
       if (!rank.barrier()) return;

@@ -20,6 +20,8 @@ constexpr Collective kTested[] = {Collective::allreduce, Collective::reduce,  Co
                                   Collective::allgather, Collective::reduce_scatter, Collective::gather,
                                   Collective::scatter,   Collective::alltoall, Collective::barrier};
 
+enum class Memory { ordinary, allocated, registered };
+
 struct Spec {
   Collective collective;
   DataType type;
@@ -28,14 +30,18 @@ struct Spec {
   std::size_t offset;  // bytes from a 64-byte boundary
   int root;
   bool in_place;
-  bool shared;  // buffers of tmkMemAlloc; each rank decides for itself
+  Memory memory;  // each rank decides for itself whether its buffers are of this kind
   std::uint64_t seed;
 };
+
+const char* name_of(Memory memory) {
+  return memory == Memory::ordinary ? "" : memory == Memory::allocated ? ", tmkMemAlloc" : ", registered";
+}
 
 std::string show(const Spec& s, int p, const std::string& where) {
   return std::string(name_of(s.collective)) + " of " + std::to_string(s.count) + " x " + std::string(name_of(s.type)) + ", " +
          std::string(name_of(s.op)) + ", root " + std::to_string(s.root) + ", offset " + std::to_string(s.offset) +
-         (s.in_place ? ", in place" : "") + (s.shared ? ", shared" : "") + ", " + std::to_string(p) + " ranks, " + where + ", seed " + std::to_string(s.seed);
+         (s.in_place ? ", in place" : "") + name_of(s.memory) + ", " + std::to_string(p) + " ranks, " + where + ", seed " + std::to_string(s.seed);
 }
 
 rc::Gen<Spec> specs(int p) {
@@ -58,7 +64,7 @@ rc::Gen<Spec> specs(int p) {
     s.offset = pick(7, 64);
     s.root = static_cast<int>(pick(8, static_cast<std::uint64_t>(p)));
     s.in_place = pick(9, 2) == 0;
-    s.shared = pick(10, 3) == 0;
+    s.memory = static_cast<Memory>(pick(10, 3));
     return s;
   });
 }
@@ -66,8 +72,8 @@ rc::Gen<Spec> specs(int p) {
 /// A byte range at a given distance from a 64-byte boundary, with guards around it.
 class Guarded {
  public:
-  Guarded(std::size_t bytes, std::size_t offset, bool shared) : bytes_(bytes) {
-    if (shared) {
+  Guarded(std::size_t bytes, std::size_t offset, Memory memory) : bytes_(bytes) {
+    if (memory == Memory::allocated) {
       const Result<void*> region = allocate_shared(bytes + 256);
       if (region) region_ = static_cast<std::byte*>(*region);
       else ADD_FAILURE() << region.error().message;
@@ -77,8 +83,17 @@ class Guarded {
     std::fill(whole_.begin(), whole_.end(), std::byte{0xa5});
     const auto start = reinterpret_cast<std::uintptr_t>(whole_.data()) + 64;
     at_ = whole_.data() + 64 + (64 - start % 64) % 64 + offset % 64;
+    if (memory == Memory::registered && bytes >= 3 * 4096) {
+      const Result<std::uint32_t> pages = share_pages(at_, bytes);
+      if (pages) pages_ = *pages;
+      else ADD_FAILURE() << pages.error().message;
+    }
   }
   ~Guarded() {
+    if (pages_ != 0) {
+      const Status status = unshare_pages(pages_);
+      EXPECT_TRUE(status) << status.error().message;
+    }
     if (region_ != nullptr) (void)free_shared(region_);
   }
   Guarded(const Guarded&) = delete;
@@ -95,6 +110,7 @@ class Guarded {
   std::size_t bytes_;
   std::vector<std::byte> memory_;
   std::byte* region_ = nullptr;
+  std::uint32_t pages_ = 0;
   std::span<std::byte> whole_;
   std::byte* at_;
 };
@@ -131,8 +147,8 @@ std::optional<std::string> run_one(Communicator& c, const Spec& s, bool* refused
   for (int i = 0; i < p; ++i)
     test::fill_input(fill_type, op.op, s.seed, i, p, test::Inputs::exact, inputs[static_cast<std::size_t>(i)]);
 
-  const bool shared = s.shared && test::mix(s.seed, 11, static_cast<std::uint64_t>(r)) % 4 != 0;
-  Guarded in(block * static_cast<std::size_t>(gives), s.offset, shared), out(block * static_cast<std::size_t>(gets), s.offset * 7 + 1, shared);
+  const Memory memory = test::mix(s.seed, 11, static_cast<std::uint64_t>(r)) % 4 != 0 ? s.memory : Memory::ordinary;
+  Guarded in(block * static_cast<std::size_t>(gives), s.offset, memory), out(block * static_cast<std::size_t>(gets), s.offset * 7 + 1, memory);
   Call call;
   call.collective = s.collective;
   call.type = s.type;

@@ -10,10 +10,12 @@
 #include <cstring>
 #include <set>
 
+#include "base/memory_limits.hpp"
 #include "base/options.hpp"
 #include "bindings/c/handles.hpp"
 #include "command.hpp"
 #include "execute/kernels.hpp"
+#include "output_file.hpp"
 #include "perf/perf.hpp"
 
 namespace tamaki::tools {
@@ -34,14 +36,18 @@ class TouchedMemory {
   TouchedMemory() = default;
   TouchedMemory(const TouchedMemory&) = delete;
   TouchedMemory& operator=(const TouchedMemory&) = delete;
-  ~TouchedMemory() {
+  ~TouchedMemory() { release(); }
+  /// Must come before the communicator is destroyed.
+  void release() {
     if (base_ == nullptr) return;
+    if (handle_ != nullptr) (void)tmkDeregister(comm_, handle_);
     if (kind_ == Memory::shared)
       (void)tmkMemFree(base_);
     else
       munmap(base_, mapped_);
+    base_ = nullptr;
   }
-  Status allocate(Memory kind, std::size_t bytes, std::size_t offset) {
+  Status allocate(tmkComm_t comm, Memory kind, std::size_t bytes, std::size_t offset) {
     kind_ = kind;
     const std::size_t need = bytes + offset + kPage;
     if (kind == Memory::shared) {
@@ -58,6 +64,11 @@ class TouchedMemory {
     }
     std::memset(data_, 1, need);
     data_ += offset;
+    if (kind == Memory::registered) {
+      comm_ = comm;
+      if (const tmkResult_t result = tmkRegister(comm, data_, std::max<std::size_t>(bytes, 1), &handle_); result != tmkSuccess)
+        return library_error(comm, result, fmt::format("tmkRegister of {} bytes", bytes));
+    }
     return {};
   }
   std::byte* data() const { return data_; }
@@ -66,6 +77,8 @@ class TouchedMemory {
   Memory kind_ = Memory::private_memory;
   void* base_ = nullptr;
   std::size_t mapped_ = 0;
+  tmkComm_t comm_ = nullptr;
+  void* handle_ = nullptr;  // of tmkRegister
   std::byte* data_ = nullptr;
 };
 
@@ -73,15 +86,21 @@ class Bench {
  public:
   explicit Bench(const PerfOptions& options) : options_(options) {}
   ~Bench() {
+    send_.release();
+    recv_.release();
     if (comm_ != nullptr) (void)tmkCommDestroy(comm_);
   }
   Status join();
+  /// Rank 0 opens the files that are asked for. All ranks learn whether it could; rank 0 has the reason.
+  Result<bool> open_files();
   Status measure_all();
+  Status write_files();
   const PerfHeader& header() const { return header_; }
   const std::vector<Row>& rows() const { return rows_; }
-  std::FILE* table() const { return options_.json == "-" ? stderr : stdout; }
+  std::FILE* table() const { return options_.json == "-" || options_.plot == "-" ? stderr : stdout; }
 
  private:
+  Status check_room(std::size_t largest) const;
   Status measure_row(const Shape& shape, Row* row);
   Result<Timing> measure(const Shape& shape, const std::byte* send, std::byte* recv);
   Status check(const Shape& shape, const std::byte* send, std::byte* recv, Timing* timing);
@@ -97,6 +116,7 @@ class Bench {
   PerfHeader header_;
   tmkComm_t comm_ = nullptr;
   TouchedMemory send_, recv_;
+  OutputFile json_, plot_;
   std::vector<Row> rows_;
   ReducedData data_;
   std::vector<std::byte> contributed_, result_, moved_;
@@ -279,6 +299,33 @@ Status Bench::measure_row(const Shape& shape, Row* row) {
   return {};
 }
 
+Result<bool> Bench::open_files() {
+  Status opened;
+  if (header_.rank == 0) {
+    opened = json_.open("--json", options_.json);
+    if (opened) opened = plot_.open("--plot", options_.plot);
+  }
+  std::uint64_t failures = opened ? 0 : 1;
+  if (Status status = sum(&failures); !status) return pass(std::move(status));
+  if (!opened) return pass(std::move(opened));
+  return failures == 0;
+}
+
+Status Bench::write_files() {
+  if (header_.rank != 0) return {};
+  if (Status status = json_.write(options_.json.empty() ? "" : perf_json(options_, header_, rows_)); !status) return status;
+  return plot_.write(options_.plot.empty() ? "" : perf_plot(options_, header_, rows_));
+}
+
+/// Every page will be touched: what the machine does not have is refused before the kernel ends somebody for it.
+Status Bench::check_room(std::size_t largest) const {
+  const std::string& own = header_.hosts[static_cast<std::size_t>(header_.rank)];
+  const auto here = static_cast<std::uint64_t>(std::count(header_.hosts.begin(), header_.hosts.end(), own));
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(2 * largest, here, &bytes)) bytes = ~std::uint64_t{0};
+  return check_memory(bytes, fmt::format("two buffers of {} bytes for each of {} ranks on {} (see -e)", largest, here, own));
+}
+
 Status Bench::measure_all() {
   std::size_t largest = 1;
   for (const DataType type : options_.types)
@@ -286,8 +333,9 @@ Status Bench::measure_all() {
       const Shape s = make_shape(options_.kind, type, ReduceOp::sum, options_.root, header_.rank, header_.ranks, bytes);
       largest = std::max({largest, s.send_elements * size_of(type), s.recv_elements * size_of(type)});
     }
-  if (Status status = send_.allocate(options_.memory, largest, options_.unaligned); !status) return status;
-  if (Status status = recv_.allocate(options_.memory, largest, options_.unaligned); !status) return status;
+  if (Status status = check_room(largest); !status) return status;
+  if (Status status = send_.allocate(comm_, options_.memory, largest, options_.unaligned); !status) return status;
+  if (Status status = recv_.allocate(comm_, options_.memory, largest, options_.unaligned); !status) return status;
   if (header_.rank == 0) fmt::print(table(), "{}", table_head(options_, header_));
   for (const DataType type : options_.types)
     for (const ReduceOp op : options_.ops) {
@@ -318,6 +366,11 @@ int run_perf(const PerfOptions& options) {
   Bench bench(options);
   Status status = bench.join();
   const bool joined = status.has_value();
+  if (status) {
+    const Result<bool> ready = bench.open_files();
+    if (ready && !*ready) return kRuntime;  // rank 0 says why
+    if (!ready) status = tl::unexpected<Error>(ready.error());
+  }
   if (status) status = bench.measure_all();
   if (!status) {
     char host[64] = {};
@@ -326,11 +379,7 @@ int run_perf(const PerfOptions& options) {
     fmt::print(stderr, "tamaki perf: rank {} on {}: {}\n", bench.header().rank, host, status.error().message);
     return !joined && status.error().code == Code::invalid_argument ? kUsage : kRuntime;
   }
-  if (bench.header().rank == 0) {
-    if (!options.json.empty()) status = write_file(options.json, perf_json(options, bench.header(), bench.rows()));
-    if (status && !options.plot.empty()) status = write_file(options.plot, perf_plot(options, bench.header(), bench.rows()));
-    if (!status) return report_error("perf", status.error());
-  }
+  if (status = bench.write_files(); !status) return report_error("perf", status.error());
   // One rank tells: were it all of them, the first to end would cut the others short.
   for (const Row& row : bench.rows())
     if (bench.header().rank == 0 && row.out_of_place.wrong + row.in_place.wrong > 0) return kFinding;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -10,7 +11,9 @@
 
 namespace tamaki::tools {
 
-enum class Memory { private_memory, shared };
+enum class Memory { private_memory, shared, registered };
+const char* name_of(Memory memory);
+Memory memory_of(std::string_view name);
 
 struct PerfOptions {
   Kind kind = Kind::allreduce;
@@ -25,7 +28,7 @@ struct PerfOptions {
   std::string transports, algorithm;
   bool reproducible = false;
   int timeout_ms = -1;
-  std::string json, plot;          // files; empty: none; json "-": stdout
+  std::string json, plot;          // files; empty: none; "-": stdout
   std::string started_by;          // for the header
   int corrupt = -1;                // this rank spoils a bit of each result before it is checked: tests the check
 };

@@ -146,7 +146,7 @@ std::string perf_plot(const PerfOptions& options, const PerfHeader& header, cons
   svg += fmt::format("<text class=\"title\" x=\"{}\" y=\"32\">{}, {} ranks</text>\n", kLeft[0], name_of(options.kind), header.ranks);
   svg += fmt::format("<text class=\"note\" x=\"{}\" y=\"52\">{} host{}, {}, {} memory; median of {} x {} calls, bars: fastest and slowest repetition</text>\n",
                      kLeft[0], machines, machines == 1 ? "" : "s", escape(header.transports),
-                     options.memory == Memory::shared ? "shared" : "private", options.repetitions, options.iterations);
+                     name_of(options.memory), options.repetitions, options.iterations);
   svg += panel(kLeft[0], "Bus bandwidth, GB/s", all, true);
   svg += panel(kLeft[1], "Time, us", all, false);
   int at = kLeft[0];

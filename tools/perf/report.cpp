@@ -36,15 +36,23 @@ nlohmann::json timing_json(const PerfOptions& options, const Timing& t) {
   return j;
 }
 
-const char* memory_name(Memory memory) { return memory == Memory::shared ? "shared" : "private"; }
-
 }  // namespace
+
+const char* name_of(Memory memory) {
+  return memory == Memory::shared ? "shared" : memory == Memory::registered ? "registered" : "private";
+}
+
+Memory memory_of(std::string_view name) {
+  for (const Memory memory : {Memory::shared, Memory::registered})
+    if (name == name_of(memory)) return memory;
+  return Memory::private_memory;
+}
 
 std::string table_head(const PerfOptions& o, const PerfHeader& h) {
   std::string text = fmt::format("# tamaki {}.{}.{}, {}, kernels {}\n", TMK_MAJOR, TMK_MINOR, TMK_PATCH, name_of(o.kind), h.kernels);
   text += fmt::format("# {} ranks on {}; started by {}\n", h.ranks, host_text(h), o.started_by);
   text += fmt::format("# transports {}; {} memory{}; warm-up {}, {} iterations, {} repetitions (median){}{}\n", h.transports,
-                      memory_name(o.memory), o.unaligned > 0 ? fmt::format(" + {} bytes", o.unaligned) : "", o.warm_up,
+                      name_of(o.memory), o.unaligned > 0 ? fmt::format(" + {} bytes", o.unaligned) : "", o.warm_up,
                       o.iterations, o.repetitions, o.reproducible ? "; reproducible" : "", o.check ? "; checked" : "");
   text += fmt::format("#\n# {:>12} {:>12} {:>7} {:>7} {:>5} {:>20}  {:^35}  {:^35}\n", "", "", "", "", "", "", "out of place", "in place");
   text += fmt::format("# {:>12} {:>12} {:>7} {:>7} {:>5} {:>20}", "size", "count", "type", "op", "root", "algorithm");
@@ -83,7 +91,7 @@ std::string perf_json(const PerfOptions& o, const PerfHeader& h, const std::vect
                    {"started_by", o.started_by},
                    {"transports", h.transports},
                    {"kernels", h.kernels},
-                   {"memory", memory_name(o.memory)},
+                   {"memory", name_of(o.memory)},
                    {"unaligned", o.unaligned},
                    {"warm_up", o.warm_up},
                    {"iterations", o.iterations},

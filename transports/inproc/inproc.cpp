@@ -68,7 +68,7 @@ class InprocTransport final : public MemoryTransport {
 
   Bell* own_bell() override { return hub_ == nullptr ? nullptr : &hub_->bells[own_member_]; }
 
-  std::byte* map(Link&, const MemoryName& name) override { return reinterpret_cast<std::byte*>(name.address); }
+  std::byte* map(Link&, const MemoryName& name, std::size_t) override { return reinterpret_cast<std::byte*>(name.address); }
 
  private:
   Result<std::uint64_t> make_ring(std::size_t bytes) override {

@@ -42,7 +42,7 @@ class ShmTransport final : public MemoryTransport {
   bool reaches(int peer, std::string* why) const override;
   Bell* own_bell() override { return ready_ ? members_[own_member_].bell : nullptr; }
 
-  std::byte* map(Link& link, const MemoryName& name) override;
+  std::byte* map(Link& link, const MemoryName& name, std::size_t bytes) override;
   Status get(Link& link, std::byte* local, std::uint64_t address, std::size_t bytes) override {
     return copy_from(introductions_[member_of(link.peer)].pid, local, address, bytes);
   }
@@ -55,6 +55,7 @@ class ShmTransport final : public MemoryTransport {
   struct Mapping {
     std::byte* base = nullptr;
     std::size_t bytes = 0;
+    std::uint64_t last_use = 0;
   };
 
   Result<std::uint64_t> make_ring(std::size_t bytes) override;
@@ -81,6 +82,7 @@ class ShmTransport final : public MemoryTransport {
   std::vector<int> ranks_;           // of the members
   std::vector<Introduction> introductions_;
   std::map<std::pair<int, std::uint32_t>, Mapping> mappings_;  // (peer, region)
+  std::uint64_t uses_ = 0;
 };
 
 void ShmTransport::lay_out() {
@@ -207,14 +209,22 @@ void ShmTransport::describe(Link& link) {
   if (!link.can_get) log(Level::info, "no single copies with rank " + std::to_string(link.peer) + ": " + copy_trouble_);
 }
 
-std::byte* ShmTransport::map(Link& link, const MemoryName& name) {
+std::byte* ShmTransport::map(Link& link, const MemoryName& name, std::size_t bytes) {
   if (name.region == 0) return nullptr;
+  const auto part_of = [&](Mapping& mapping) {
+    mapping.last_use = ++uses_;
+    const bool inside = name.offset <= mapping.bytes && bytes <= mapping.bytes - name.offset;
+    return inside ? mapping.base + name.offset : nullptr;
+  };
   const auto found = mappings_.find({link.peer, name.region});
-  if (found != mappings_.end()) return found->second.base + name.offset;
-  // Regions of a peer come and go; numbers are never reused, so old mappings are only a matter of memory.
-  for (auto it = mappings_.begin(); mappings_.size() >= 64 && it != mappings_.end();) {
-    unmap_foreign_region(it->second.base, it->second.bytes);
-    it = mappings_.erase(it);
+  if (found != mappings_.end()) return part_of(found->second);
+  // Regions of a peer come and go; numbers are never reused, so old mappings are only a matter of memory. A step uses at
+  // most one mapping a peer, so what goes here is none that was handed out for the step that is being run.
+  if (mappings_.size() >= 64 + 4 * members_.size()) {
+    const auto oldest = std::min_element(mappings_.begin(), mappings_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; });
+    unmap_foreign_region(oldest->second.base, oldest->second.bytes);
+    mappings_.erase(oldest);
   }
   Mapping mapping;
   Result<std::byte*> mapped = map_foreign_region(introductions_[member_of(link.peer)].pid, name, &mapping.bytes);
@@ -223,8 +233,7 @@ std::byte* ShmTransport::map(Link& link, const MemoryName& name) {
     return nullptr;
   }
   mapping.base = *mapped;
-  mappings_[{link.peer, name.region}] = mapping;
-  return mapping.base + name.offset;
+  return part_of(mappings_[{link.peer, name.region}] = mapping);
 }
 
 std::vector<std::pair<std::string, std::string>> ShmTransport::facts() const {
