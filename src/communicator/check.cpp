@@ -76,7 +76,7 @@ Status CommunicatorImpl::compare_arguments(const Call& call) {
   request.communicator = this;
   request.plan = plan;
   request.execution.start(plan->plan, &mine, all.data(), request.op, workspace_, limits_, false);
-  Waiter waiter(wait_policy_);
+  Waiter waiter(wait_policy_, yields_);
   while (true) {
     for (Transport* transport : active_transports_)
       if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));

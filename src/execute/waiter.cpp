@@ -21,6 +21,30 @@ WaitPolicy WaitPolicy::make(bool crowded, std::int64_t spin_us_option) {
   return policy;
 }
 
+namespace {
+
+// A wait that yields for so long has met a rank that does not get the core; one short of it costs less than a nap gains.
+constexpr std::int64_t kYieldPatienceNs = 300'000;
+// Yielding is tried again after a time that doubles while it keeps failing.
+constexpr std::int64_t kFirstNaps = 20'000'000, kLongestNaps = 320'000'000;
+
+}  // namespace
+
+void Waiter::give_core_away(std::int64_t now, std::int64_t waited) {
+  YieldRecord& record = *record_;
+  if (policy_->apart && now >= record.nap_until_ns && waited > kYieldPatienceNs) {
+    const bool again = now - record.nap_until_ns < record.nap_for_ns;  // failed soon after it was tried again
+    record.nap_for_ns = again ? std::min(2 * record.nap_for_ns, kLongestNaps) : kFirstNaps;
+    record.nap_until_ns = now + record.nap_for_ns;
+  }
+  if (now < record.nap_until_ns) {
+    const timespec shortest{0, 1};  // the timer slack makes it at most 50 us
+    ::nanosleep(&shortest, nullptr);
+  } else {
+    ::sched_yield();
+  }
+}
+
 bool Waiter::slow_round() {
   const std::int64_t now = now_ns();
   if (began_ == 0) began_ = now;
@@ -30,7 +54,7 @@ bool Waiter::slow_round() {
     return false;
   }
   if (waited < policy_->spin_ns + policy_->yield_ns) {
-    ::sched_yield();
+    give_core_away(now, waited);
     return false;
   }
   return true;

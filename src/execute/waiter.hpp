@@ -1,6 +1,12 @@
 #pragma once
 // How a rank waits: it spins for a bounded time, gives its core away for a while, then sleeps on its bell. With a core
 // for each rank the spin is long; where ranks share cores it is short and giving the core away does the work.
+//
+// Giving away is sched_yield, which hands the core on within a scheduling group. Ranks in groups of their own (MPICH's
+// launcher makes a session, and so an autogroup, for each) get it only while their shares of the core are even: on a
+// quiet machine it works, with anything else running each rank keeps the core for milliseconds. There the rank yields
+// until that has failed once, and for a while thereafter naps: the kernel wakes all nappers of a core together, after at
+// most the timer slack of 50 us, and in between the core is free. See docs/decisions/022-scheduling-groups.md.
 
 #include <cstdint>
 #include <ctime>
@@ -15,6 +21,7 @@ struct WaitPolicy {
   std::int64_t spin_ns = 200'000;   // then spinning goes on until so long after the first reading
   std::int64_t yield_ns = 50'000;   // then sched_yield for so long
   std::int64_t sleep_ns = 50'000'000;  // longest single sleep, so that deadlines and deaths are seen
+  bool apart = false;  // ranks of this host are in several scheduling groups: sched_yield may not reach them
   /// `crowded`: ranks share cores. `spin_us`: option, -1 for the default.
   static WaitPolicy make(bool crowded, std::int64_t spin_us);
 };
@@ -25,10 +32,16 @@ inline std::int64_t now_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
+/// What a communicator's waits learn about giving the core away between scheduling groups. One thread at a time.
+struct YieldRecord {
+  std::int64_t nap_until_ns = 0;  // until then sched_yield is not tried
+  std::int64_t nap_for_ns = 0;    // how long it was not tried after it failed last
+};
+
 /// State of one wait. Fresh for each period without progress.
 class Waiter {
  public:
-  explicit Waiter(const WaitPolicy& policy) : policy_(&policy) {}
+  Waiter(const WaitPolicy& policy, YieldRecord& record) : policy_(&policy), record_(&record) {}
 
   /// True: nothing else is to be done than look again (the fast phase).
   bool spin() {
@@ -44,7 +57,10 @@ class Waiter {
   void progressed() { looks_ = 0, began_ = 0; }
 
  private:
+  void give_core_away(std::int64_t now, std::int64_t waited);
+
   const WaitPolicy* policy_;
+  YieldRecord* record_;
   std::int32_t looks_ = 0;
   std::int64_t began_ = 0;  // first slow round since the last progress
 };

@@ -75,6 +75,9 @@ double cgroup_cores() {
   return cores;
 }
 
+/// Whether `path` of the unified hierarchy is a group of its own to the scheduler. The root is none.
+bool shares_cores_out(const std::string& path) { return ::access(("/sys/fs/cgroup" + path + "/cpu.weight").c_str(), F_OK) == 0; }
+
 void find_cores(RankIdentity* self) {
   // The mask's size is not known beforehand: machines with more than 1,024 cores refuse the plain cpu_set_t.
   int count = 0;
@@ -92,6 +95,27 @@ void find_cores(RankIdentity* self) {
 
 }  // namespace
 
+std::string scheduling_group() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    if (path == "/") path.clear();
+    if (controllers.empty()) {  // v2: the innermost group that has the controller; the root of a container may have it
+      while (!shares_cores_out(path) && !path.empty()) path.resize(path.rfind('/'));
+      if (shares_cores_out(path)) return "cgroup " + path + "/";
+    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos && !path.empty()) {
+      return "cgroup " + path + "/";
+    }
+  }
+  // Autogroups are made whether or not they are in force.
+  if (line_of("/proc/sys/kernel/sched_autogroup_enabled") != "1") return "root";
+  const std::string autogroup = line_of("/proc/self/autogroup");  // "/autogroup-123 nice 0"
+  return "autogroup " + autogroup.substr(0, autogroup.find(' '));
+}
+
 RankIdentity own_identity() {
   RankIdentity self;
   const std::string boot = line_of("/proc/sys/kernel/random/boot_id");
@@ -107,6 +131,7 @@ RankIdentity own_identity() {
   self.pid = static_cast<std::int32_t>(::getpid());
   self.address_space =
       digest_of("process " + machine + " " + namespace_of("pid") + " " + std::to_string(self.pid) + " " + start_time());
+  self.scheduling_group = digest_of("scheduling " + scheduling_group());
   find_cores(&self);
   return self;
 }
