@@ -100,7 +100,8 @@ Result<std::vector<Interface>> list_interfaces() {
     Interface interface;
     interface.name = entry->ifa_name;
     interface.address = Address(entry->ifa_addr, length);
-    interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    // Routed fabrics give a host its address on the loopback device: what counts is whether others can have a route to it.
+    interface.loopback = interface.address.is_loopback();
     interface.index = static_cast<int>(::if_nametoindex(entry->ifa_name));
     if (entry->ifa_netmask != nullptr) {
       // The mask's family may be left unset by the system; its bytes are laid out as the address' are.

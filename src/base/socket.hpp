@@ -155,7 +155,7 @@ struct Interface {
   std::string name;
   Address address;        // port 0
   int prefix_bits = 0;    // length of the network's prefix
-  bool loopback = false;
+  bool loopback = false;  // an address that means this host to every host
   int index = 0;          // of the interface, as in /sys/class/net/*/ifindex
 };
 

@@ -62,6 +62,20 @@ TEST(TcpPaths, JoinsRoutedRailsByTheirOrder) {
       << "common family";
 }
 
+TEST(TcpPaths, PrefersAddressesThatAreRoutedOverThoseOfLinks) {
+  // A torus of hosts: links of their own between neighbours, and an address a host that the others have a route to.
+  const auto host = offer({{0, "10.96.0.1/32"}, {1, "10.97.0.1/30"}, {2, "10.97.0.5/30"}});
+  EXPECT_EQ(pairs(host, offer({{0, "10.96.0.2/32"}, {1, "10.97.0.2/30"}, {2, "10.97.0.9/30"}})), "1-1") << "neighbours";
+  EXPECT_EQ(pairs(host, offer({{0, "10.96.0.4/32"}, {1, "10.97.0.10/30"}})), "0-0") << "others";
+}
+
+TEST(TcpPaths, NeverPairsAnAddressWithItself) {
+  const auto host = offer({{0, "10.255.255.254/32"}, {1, "10.0.0.1/24"}});
+  EXPECT_EQ(pairs(host, offer({{0, "10.255.255.254/32"}, {1, "10.0.0.2/24"}})), "1-1");
+  EXPECT_EQ(pairs(host, offer({{0, "10.255.255.254/32"}, {1, "10.0.1.2/24"}})), "1-1");
+  EXPECT_EQ(pairs(host, offer({{0, "10.255.255.254/32"}})), "1-0");
+}
+
 TEST(TcpPaths, KeepsLoopbackOnItsHost) {
   const auto lo = offer({{0, "127.0.0.1/8"}, {0, "::1/128"}});
   EXPECT_EQ(pairs(lo, lo, true), "0-0");

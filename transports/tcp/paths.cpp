@@ -15,7 +15,8 @@ std::uint32_t count_of(const OfferedAddresses& offer) {
 
 bool fit(const OfferedAddress& a, const OfferedAddress& b, bool same_host) {
   if (a.family != b.family || a.loopback != b.loopback) return false;
-  return a.loopback == 0 || same_host;
+  // The same address on two hosts (of a bridge, of a local service) leads each of them to itself.
+  return same_host || (a.loopback == 0 && a.bytes != b.bytes);
 }
 
 bool same_subnet(const OfferedAddress& a, const OfferedAddress& b) {
@@ -31,14 +32,17 @@ bool same_subnet(const OfferedAddress& a, const OfferedAddress& b) {
   return true;
 }
 
-/// First address of `family` of each interface, in order.
-std::vector<std::uint8_t> one_each(const OfferedAddresses& offer, int family, bool loopback) {
+/// A network of one address: the host's own in a routed fabric, to which all others have a route.
+bool host_route(const OfferedAddress& address) { return address.prefix == (address.family == 4 ? 32 : 128); }
+
+/// First address of `family` of each interface that `wanted` likes, in order.
+template <class Wanted>
+std::vector<std::uint8_t> one_each(const OfferedAddresses& offer, int family, Wanted&& wanted) {
   std::vector<std::uint8_t> found;
   std::bitset<256> seen;
   for (std::uint32_t i = 0; i < count_of(offer); ++i) {
     const OfferedAddress& address = offer.addresses[i];
-    if (address.family != family || (address.loopback != 0) != loopback || seen[address.interface])
-      continue;
+    if (address.family != family || address.loopback != 0 || seen[address.interface] || !wanted(address)) continue;
     seen[address.interface] = true;
     found.push_back(static_cast<std::uint8_t>(i));
   }
@@ -62,13 +66,20 @@ std::vector<Path> pair_addresses(const OfferedAddresses& low, const OfferedAddre
     }
   }
   if (!paths.empty()) return paths;
-  for (const int family : {4, 6}) {
-    const auto a = one_each(low, family, false);
-    const auto b = one_each(high, family, false);
-    if (a.empty() || b.empty()) continue;
+  // No network in common: by way of routers. Addresses of links between two routers may not be known beyond them.
+  const auto pair = [&](int family, auto&& wanted) {
+    const auto a = one_each(low, family, wanted);
+    const auto b = one_each(high, family, wanted);
+    if (a.empty() || b.empty()) return;
     for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i)
-      paths.push_back({a[i % a.size()], b[i % b.size()]});
-    return paths;
+      if (const Path path{a[i % a.size()], b[i % b.size()]}; fit(low.addresses[path.low], high.addresses[path.high], same_host))
+        paths.push_back(path);
+  };
+  for (const int family : {4, 6}) {
+    pair(family, host_route);
+    if (paths.empty()) pair(family, [](const OfferedAddress& address) { return !host_route(address); });
+    if (paths.empty()) pair(family, [](const OfferedAddress&) { return true; });
+    if (!paths.empty()) break;
   }
   return paths;
 }
