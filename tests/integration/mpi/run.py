@@ -276,6 +276,95 @@ def hpcc(runner):
     print("the same with and without: " + "; ".join(figures[0]))
 
 
+def twice(runner, ranks, expected, *program, seconds=240):
+    """Runs a program without and with the preload; both must print the same line that begins with `expected`."""
+    lines = []
+    for preload in (NO_PRELOAD, None):
+        output = runner.run(ranks, *program, preload=preload, seconds=seconds)
+        absent = re.search(r"^no (?:large-count forms|sessions) in MPI.*", output, flags=re.M)
+        if absent:
+            skip(absent.group(0))
+        lines.append(re.findall(rf"^{expected}.*", output, flags=re.M))
+    require(len(lines[0]) == 1 and lines[0] == lines[1], f"without and with the preload differ: {lines}")
+
+
+def large_count(runner, how=""):
+    """MPI 4's forms with MPI_Count: served like the others, same results."""
+    if how == "huge":  # two ranks with 2 GiB each, and what MPI itself needs
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            available = int(re.search(r"MemAvailable: *(\d+)", file.read()).group(1)) >> 20
+        if available < 9:
+            skip(f"{available} GiB of memory are free, 9 are needed")
+    for ranks in (2,) if how else (1, 2, 3):
+        twice(runner, ranks, "large counts validated", runner.program("large_count"), *([how] if how else []))
+        if ranks > 1:
+            for call in ["MPI_Allreduce"] if how else BLOCKING:
+                require(calls(runner.stats(1), call=call, path="tamaki") > 0, f"{call}_c was not accelerated")
+        if not how:
+            require(calls(runner.stats(0), call="MPI_Iallreduce", path="mpi") == 6, "MPI_Iallreduce_c was not counted")
+
+
+def sessions(runner):
+    """Communicators of MPI 4's sessions: MPI's as long as there is no MPI_Init, served beside it."""
+    for ranks in (1, 2, 3):
+        twice(runner, ranks, "sessions validated", runner.program("sessions"), "alone")
+        require(not glob.glob(runner.stats_path + "*"), "something was accelerated or counted without MPI_Init")
+        twice(runner, ranks, "sessions validated", runner.program("sessions"), "beside")
+        if ranks > 1:
+            names = {r["communicator"] for r in runner.stats(1)["records"] if r["path"] == "tamaki"}
+            require(len(names) >= 2 and "MPI_COMM_WORLD" in names, f"accelerated on {names} only")
+
+
+def killed_in_setup(runner):
+    """A rank is killed at every step of the set-up that others wait for. Nobody hangs."""
+    preload = runner.program("die.so") + ":" + runner.preload
+    output = runner.run(3, runner.program("calls"), preload=preload)
+    require("calls validated" in output, "not validated")
+    points = []
+    for rank, counts in re.findall(r"^rank (\d) saw (.*)$", output, flags=re.M):
+        for name, count in re.findall(r"(\w+) (\d+)", counts):
+            if rank != "2":  # it does what rank 1 does
+                points += [(rank, f"{name} {n}") for n in range(1, int(count) + 1)]
+    kinds = {point.split()[0] for _, point in points}
+    require({"PMPI_Allgather", "memfd_create", "connect", "accept4"} <= kinds, f"the set-up makes only {kinds}")
+    for rank, point in points:
+        output = runner.run(3, runner.program("calls"), preload=preload, fails=True, seconds=20,
+                            environment={"DIE_AT": point, "DIE_RANK": rank, "TAMAKI_TIMEOUT_MS": "3000"})
+        require("calls validated" not in output, f"rank {rank} was not killed at {point}")
+
+
+def scalapack(runner):
+    """ScaLAPACK's own tests, a real application: what they try and what they find, with and without the preload."""
+    programs = f"/usr/lib/{os.uname().machine}-linux-gnu/scalapack/{runner.mpi}-tests"
+    if not os.path.isdir(programs):
+        skip("ScaLAPACK's test programs are not installed (package scalapack-mpi-test)")
+    # Two ranks, and the larger of the small matrices that the package's input files name.
+    def shorten(name, *changes):
+        with open("/usr/share/scalapack/" + name, encoding="utf-8") as file:
+            text = file.read()
+        for old, new in (*changes, (r"^4(\s+number of (?:problems sizes|process grids|blocking sizes))", r"2\1"),
+                         (r"^1 2 1 4 2 3 8", "1 2"), (r"^1 2 4 1 3 2 1", "2 1")):
+            text, changed = re.subn(old, new, text, flags=re.M)
+            require(changed > 0, f"{name} is not what it was: no {old}")
+        with open(os.path.join(runner.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    shorten("LU.dat", (r"^4 10 17 13 23 31 57", "23 57"), (r"^4 12 13 13 23 31 50", "31 50"))
+    shorten("QR.dat", (r"^2 5 13 15 13 26 30 15", "13 30"), (r"^2 7 8  10 17 20 30 35", "10 35"))
+    for program in ("xdlu", "xdqr"):
+        rows = []
+        for preload in (NO_PRELOAD, None):
+            output = runner.run(2, os.path.join(programs, program), preload=preload,
+                                environment={"OPENBLAS_NUM_THREADS": "1"})
+            # All but the times: "WALL M N NB ... LU Time, Sol Time, MFLOPS, CHECK".
+            rows.append([re.sub(r"\s+\d*\.\d+", "", line) for line in output.splitlines()
+                         if re.search(r"PASSED|FAILED|residual checks|tests skipped", line)])
+            require(re.search(r" 0 tests completed and failed residual checks", output), f"{program} finds its results wrong")
+        require(len(rows[0]) > 10 and rows[0] == rows[1], f"{program} differs: {rows}")
+        for call in ("MPI_Allreduce", "MPI_Bcast"):
+            require(calls(runner.stats(0), call=call, path="tamaki") >= 40, f"hardly any {call} was accelerated")
+        print("the same with and without: " + "; ".join(row.strip() for row in rows[0][-4:]))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--mpi", required=True, choices=["openmpi", "mpich"])
@@ -285,7 +374,8 @@ def main():
     parser.add_argument("argument", nargs="?")
     options = parser.parse_args()
     runner = Runner(options)
-    cases = [validate, plain, thresholds, unavailable, early, part, progress, killed, late, fortran, tools, hosts, hpcc]
+    cases = [validate, plain, thresholds, unavailable, early, part, progress, killed, late, fortran, tools, hosts, hpcc, large_count, sessions,
+             killed_in_setup, scalapack]
     case = {c.__name__: c for c in cases}[options.case]
     try:
         case(runner, *([options.argument] if options.argument else []))
