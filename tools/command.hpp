@@ -27,8 +27,6 @@ void add_info(CLI::App& app, int* status);
 
 /// Prints "tamaki <subcommand>: <message>" to stderr; returns kUsage for arguments that were wrong, else kRuntime.
 int report_error(const char* subcommand, const Error& error);
-/// Writes a whole file, or to stdout where `path` is "-".
-Status write_file(const std::string& path, const std::string& text);
 /// "a,b,c" without empty parts.
 std::vector<std::string> split_list(const std::string& text);
 

@@ -2,13 +2,18 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
+#include "arguments.hpp"
 #include "base/options.hpp"
 #include "command.hpp"
+#include "info/settings.hpp"
 #include "launch/launcher.hpp"
 #include "perf/perf.hpp"
+#include "select/select.hpp"
+#include "transports/transport.hpp"
 
 namespace tamaki::tools {
 namespace {
@@ -38,53 +43,81 @@ Examples:
   mpirun -n 4 tamaki perf reduce_scatter -e 1M --json result.json
   tamaki perf broadcast --hosts a:2,b:2 --transport tcp -e 16M
 
-Exit status: 0 in order, 1 wrong results, 2 wrong usage, 3 an error on some rank (its text is printed).)";
+Exit status: 0 in order, 1 wrong results, 2 wrong usage, 3 an error on some rank (its text is printed)
+or a file that cannot be written.)";
 
+template <class T>
+std::vector<std::string> names_of(int known) {
+  std::vector<std::string> names;
+  for (int i = 0; i < known; ++i) names.emplace_back(name_of(static_cast<T>(i)));
+  return names;
+}
+
+/// `option`: "-t", for messages. A value given twice counts once.
 template <class T, class Parse>
-Status parse_list(const std::string& text, const char* what, int known, Parse parse, std::vector<T>* list) {
-  std::string names;
-  for (int i = 0; i < known; ++i) names += (i > 0 ? ", " : "") + std::string(name_of(static_cast<T>(i)));
+Status parse_list(const std::string& text, const std::string& option, const char* what, int known, Parse parse, std::vector<T>* list) {
+  const std::vector<std::string> names = names_of<T>(known);
   list->clear();
+  const auto add = [&](T value) {
+    if (std::find(list->begin(), list->end(), value) == list->end()) list->push_back(value);
+  };
   for (const std::string& name : split_list(text)) {
     if (name == "all") {
-      for (int i = 0; i < known; ++i) list->push_back(static_cast<T>(i));
+      for (int i = 0; i < known; ++i) add(static_cast<T>(i));
       continue;
     }
     const auto value = parse(name);
     if (!value || static_cast<int>(*value) >= known)
-      return fail(Code::invalid_argument, fmt::format("unknown {} \"{}\"; known are {} and all", what, name, names));
-    list->push_back(*value);
+      return fail(Code::invalid_argument, option + ": " + unknown_name(what, name, names) + " and all");
+    add(*value);
   }
-  if (list->empty()) return fail(Code::invalid_argument, fmt::format("no {} is given", what));
+  if (list->empty()) return fail(Code::invalid_argument, fmt::format("{}: \"{}\" names no {}", option, text, what));
+  return {};
+}
+
+constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 50;
+constexpr int kMostSizes = 100000;
+
+Status parse_size(const char* option, const std::string& text, std::uint64_t least, std::uint64_t* size) {
+  const Result<std::uint64_t> parsed = parse_bytes(text);
+  if (!parsed) return fail(Code::invalid_argument, fmt::format("{}: {}, in {}..{}", option, parsed.error().message, least, format_bytes(kLargestSize)));
+  if (*parsed < least || *parsed > kLargestSize)
+    return fail(Code::invalid_argument, fmt::format("{}: \"{}\" is not a size in {}..{}", option, text, least, format_bytes(kLargestSize)));
+  *size = *parsed;
   return {};
 }
 
 Status parse_sizes(const PerfArguments& a, std::vector<std::size_t>* sizes) {
-  const Result<std::uint64_t> begin = parse_bytes(a.begin), end = parse_bytes(a.end);
-  if (!begin) return fail(begin.error().code, "-b: " + begin.error().message);
-  if (!end) return fail(end.error().code, "-e: " + end.error().message);
-  if (*begin > *end) return fail(Code::invalid_argument, fmt::format("-b {} is larger than -e {}", a.begin, a.end));
-  std::uint64_t step = 0;
+  std::uint64_t begin = 0, end = 0, step = 0;
+  if (Status s = parse_size("-b", a.begin, 0, &begin); !s) return s;
+  if (Status s = parse_size("-e", a.end, 0, &end); !s) return s;
+  if (begin > end)
+    return fail(Code::invalid_argument, fmt::format("-b {} is larger than -e {}{}", a.begin, a.end, a.end == PerfArguments().end ? " (its default)" : ""));
   if (!a.step.empty()) {
-    const Result<std::uint64_t> parsed = parse_bytes(a.step);
-    if (!parsed || *parsed == 0) return fail(Code::invalid_argument, fmt::format("-s: \"{}\" is not a size above 0", a.step));
-    step = *parsed;
-    if ((*end - *begin) / step > 100000) return fail(Code::invalid_argument, "-s: more than 100000 sizes");
+    if (Status s = parse_size("-s", a.step, 1, &step); !s) return s;
+    if ((end - begin) / step >= kMostSizes)
+      return fail(Code::invalid_argument, fmt::format("-s: \"{}\" makes {} sizes of {}..{}; at most {}", a.step, (end - begin) / step + 1, a.begin, a.end, kMostSizes));
   }
   sizes->clear();
-  for (std::uint64_t size = *begin; size <= *end;) {
+  for (std::uint64_t size = begin; size <= end;) {
     sizes->push_back(size);
     size = step > 0 ? size + step : std::max(size + 1, static_cast<std::uint64_t>(static_cast<double>(size) * a.factor));
   }
   return {};
 }
 
+/// The files, and where the table goes beside them.
+Status check_outputs(const PerfOptions& o) {
+  if (o.json.empty() || o.json != o.plot) return {};
+  return fail(Code::invalid_argument, fmt::format("--json and --plot both write to {}", o.json == "-" ? "stdout" : "\"" + o.json + "\""));
+}
+
 Status interpret(PerfArguments* a) {
   PerfOptions& o = a->options;
   if (!parse_kind(a->collective, &o.kind))
-    return fail(Code::invalid_argument, fmt::format("unknown collective \"{}\"; known are {}", a->collective, kind_names()));
-  if (Status s = parse_list(a->types, "type", kDataTypes, parse_data_type, &o.types); !s) return s;
-  if (Status s = parse_list(a->ops, "operation", kPredefinedOps, parse_reduce_op, &o.ops); !s) return s;
+    return fail(Code::invalid_argument, unknown_name("collective", a->collective, names_of<Kind>(kKinds)));
+  if (Status s = parse_list(a->types, "-t", "type", kDataTypes, parse_data_type, &o.types); !s) return s;
+  if (Status s = parse_list(a->ops, "-o", "operation", kPredefinedOps, parse_reduce_op, &o.ops); !s) return s;
   if (!reduces(o.kind)) o.ops = {ReduceOp::sum};
   if (Status s = parse_sizes(*a, &o.sizes); !s) return s;
   if (o.kind == Kind::barrier) {
@@ -95,11 +128,19 @@ Status interpret(PerfArguments* a) {
     bool any = false;
     for (const DataType type : o.types)
       for (const ReduceOp op : o.ops) any = any || is_defined(op, type);
-    if (!any) return fail(Code::invalid_argument, fmt::format("{} of {} has no meaning", a->ops, a->types));
+    if (!any) return fail(Code::invalid_argument, fmt::format("-o {} of -t {} has no meaning", a->ops, a->types));
   }
   if (o.kind == Kind::sendrecv && !o.algorithm.empty())
     return fail(Code::invalid_argument, "--algorithm: sendrecv has none");
-  o.memory = a->memory == "shared" ? Memory::shared : Memory::private_memory;
+  if (!o.algorithm.empty())
+    if (const auto rules = parse_rules(collective_of(o.kind), o.algorithm); !rules)
+      return fail(Code::invalid_argument, "--algorithm: " + rules.error().message);
+  if (!o.transports.empty())
+    if (Status s = check_transports(o.transports); !s) return fail(s.error().code, "--transport: " + s.error().message);
+  if (a->ranks > 0 && o.root >= a->ranks)
+    return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{} (-n {})", o.root, a->ranks - 1, a->ranks));
+  if (Status s = check_outputs(o); !s) return s;
+  o.memory = memory_of(a->memory);
   return {};
 }
 
@@ -121,9 +162,9 @@ Result<int> launch_workers(const PerfArguments& a, const std::vector<std::string
   job.parts = {{"", 0, ranks, 0, ranks}};
   if (!a.hosts.empty()) {
     Result<std::vector<HostSlots>> hosts = parse_hosts(a.hosts);
-    if (!hosts) return pass(std::move(hosts));
+    if (!hosts) return fail(hosts.error().code, "--hosts: " + hosts.error().message);
     Result<std::vector<HostPart>> parts = place_ranks(*hosts, a.ranks);
-    if (!parts) return pass(std::move(parts));
+    if (!parts) return fail(parts.error().code, fmt::format("--hosts \"{}\": {}", a.hosts, parts.error().message));
     job.parts = std::move(*parts);
   }
   job.remote_shell = a.remote_shell;
@@ -153,29 +194,29 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
   CLI::App* sub = app.add_subcommand("perf", "Measure and check a collective over a range of sizes");
   sub->footer(kFooter);
   sub->add_option("collective", a->collective, kind_names())->required();
-  sub->add_option("-n,--ranks", a->ranks, "start so many ranks (default: join the job around, or one a core)")->check(CLI::Range(1, 1 << 24));
+  sub->add_option("-n,--ranks", a->ranks, "start so many ranks (default: join the job around, or one a core)")->transform(whole_number(1, kMostRanks));
   sub->add_option("-b,--begin", a->begin, "smallest size, e.g. 8, 4K, 1M")->capture_default_str();
   sub->add_option("-e,--end", a->end, "largest size")->capture_default_str();
-  auto* factor = sub->add_option("-f,--factor", a->factor, "factor from one size to the next")->check(CLI::Range(1.01, 1e6))->capture_default_str();
-  sub->add_option("-s,--step", a->step, "bytes from one size to the next, instead of -f")->excludes(factor);
-  sub->add_option("-t,--type", a->types, "data types, comma-separated, or all")->capture_default_str();
-  sub->add_option("-o,--op", a->ops, "operations, comma-separated, or all")->capture_default_str();
-  sub->add_option("--root", a->options.root, "root of rooted collectives")->check(CLI::NonNegativeNumber)->capture_default_str();
-  sub->add_option("-w,--warm-up", a->options.warm_up, "calls before the clock starts")->check(CLI::Range(0, 1000000))->capture_default_str();
-  sub->add_option("-i,--iterations", a->options.iterations, "calls a repetition")->check(CLI::Range(1, 10000000))->capture_default_str();
-  sub->add_option("-R,--repetitions", a->options.repetitions, "repetitions; the median is shown")->check(CLI::Range(1, 100000))->capture_default_str();
+  auto* factor = sub->add_option("-f,--factor", a->factor, "factor from one size to the next")->check(real_number(1.01, 1e6, ""))->capture_default_str();
+  sub->add_option("-s,--step", a->step, "bytes from one size to the next, instead of -f")->check(not_empty())->excludes(factor);
+  sub->add_option("-t,--type", a->types, fmt::format("data types, comma-separated, or all: {}", fmt::join(names_of<DataType>(kDataTypes), " ")))->capture_default_str();
+  sub->add_option("-o,--op", a->ops, fmt::format("operations, comma-separated, or all: {}", fmt::join(names_of<ReduceOp>(kPredefinedOps), " ")))->capture_default_str();
+  sub->add_option("--root", a->options.root, "root of rooted collectives")->transform(whole_number(0, kMostRanks - 1))->capture_default_str();
+  sub->add_option("-w,--warm-up", a->options.warm_up, "calls before the clock starts")->transform(whole_number(0, 1000000))->capture_default_str();
+  sub->add_option("-i,--iterations", a->options.iterations, "calls a repetition")->transform(whole_number(1, 10000000))->capture_default_str();
+  sub->add_option("-R,--repetitions", a->options.repetitions, "repetitions; the median is shown")->transform(whole_number(1, 100000))->capture_default_str();
   sub->add_flag("-c,--check", a->options.check, "check every element of the result");
-  sub->add_option("--memory", a->memory, "private, or shared: of tmkMemAlloc")->check(CLI::IsMember({"private", "shared"}))->capture_default_str();
-  sub->add_option("-u,--unaligned", a->options.unaligned, "buffers start so many bytes after a page")->check(CLI::Range(0, 4095))->capture_default_str();
-  sub->add_option("--transport", a->options.transports, "transports in order of preference, comma-separated");
-  sub->add_option("--algorithm", a->options.algorithm, "name, or by size: direct:0-16K,ring:16K-");
+  sub->add_option("--memory", a->memory, "private; shared: of tmkMemAlloc; registered: private memory given to tmkRegister")->check(CLI::IsMember({"private", "shared", "registered"}))->capture_default_str();
+  sub->add_option("-u,--unaligned", a->options.unaligned, "buffers start so many bytes after a page")->transform(whole_number(0, 4095))->capture_default_str();
+  sub->add_option("--transport", a->options.transports, "transports in order of preference, comma-separated: " + transport_names())->check(not_empty());
+  sub->add_option("--algorithm", a->options.algorithm, "name, or by size: direct:0-16K,ring:16K-")->check(not_empty());
   sub->add_flag("--reproducible", a->options.reproducible, "same bits whatever the algorithm, lanes, chunks and placement");
-  sub->add_option("--timeout-ms", a->options.timeout_ms, "deadline of each operation, in ms")->check(CLI::Range(1, 2147483647));
-  sub->add_option("--json", a->options.json, "write results to a file, or to stdout with - (the table then goes to stderr)");
-  sub->add_option("--plot", a->options.plot, "write an SVG with bandwidth and time over size");
+  sub->add_option("--timeout-ms", a->options.timeout_ms, "deadline of each operation, in ms")->transform(whole_number(1, 2147483647));
+  sub->add_option("--json", a->options.json, "write results to a file, or to stdout with - (the table then goes to stderr)")->check(not_empty());
+  sub->add_option("--plot", a->options.plot, "write an SVG with bandwidth and time over size, likewise")->check(not_empty());
   sub->add_option("--bind", a->bind, "core, none, or auto: core unless there are more ranks than cores")->check(CLI::IsMember({"auto", "core", "none"}))->capture_default_str();
-  sub->add_option("--hosts", a->hosts, "start ranks on these hosts, e.g. a:2,b:2");
-  sub->add_option("--rsh", a->remote_shell, "remote shell for --hosts")->capture_default_str();
+  auto* hosts = sub->add_option("--hosts", a->hosts, "start ranks on these hosts, e.g. a:2,b:2")->check(not_empty());
+  sub->add_option("--rsh", a->remote_shell, "remote shell for --hosts")->check(not_empty())->needs(hosts)->capture_default_str();
   sub->add_flag("--worker", a->worker)->group("");
   sub->add_option("--corrupt", a->options.corrupt)->group("");
   sub->callback([=] {

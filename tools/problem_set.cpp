@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "arguments.hpp"
+#include "base/memory_limits.hpp"
 #include "command.hpp"
 #include "schedule/check.hpp"
 #include "schedule/json.hpp"
@@ -21,13 +23,13 @@ Result<std::vector<int>> parse_numbers(const std::string& text, const char* what
     high = low;
     if (r.ec == std::errc{} && std::string_view(r.ptr, static_cast<std::size_t>(end - r.ptr)).substr(0, 2) == "..")
       r = std::from_chars(r.ptr + 2, end, high);
-    if (r.ec != std::errc{} || r.ptr != end || low < 1 || high < low || high > 65536)
-      return fail(Code::invalid_argument, fmt::format("{}: \"{}\" is not a number or range like 8 or 1..64 in 1..65536", what, part));
+    if (r.ec != std::errc{} || r.ptr != end || low < 1 || high < low || high > kMostDescribed)
+      return fail(Code::invalid_argument, fmt::format("{}: \"{}\" is not a number or range like 8 or 1..64 in 1..{}", what, part, kMostDescribed));
     for (int n = low; n <= high; ++n) numbers.push_back(n);
   }
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  if (numbers.empty()) return fail(Code::invalid_argument, fmt::format("{}: no number is given", what));
+  if (numbers.empty()) return fail(Code::invalid_argument, fmt::format("{}: \"{}\" has no number", what, text));
   return numbers;
 }
 
@@ -36,9 +38,9 @@ Result<std::vector<const Algorithm*>> find_algorithms(const std::string& collect
   for (const std::string& name : split_list(collectives)) {
     const auto collective = parse_collective(name);
     if (!collective || static_cast<int>(*collective) >= kCollectives) {
-      std::string known;
-      for (int i = 0; i < kCollectives; ++i) known += (i > 0 ? ", " : "") + std::string(name_of(static_cast<Collective>(i)));
-      return fail(Code::invalid_argument, fmt::format("unknown collective \"{}\"; known are {}", name, known));
+      std::vector<std::string> known;
+      for (int i = 0; i < kCollectives; ++i) known.emplace_back(name_of(static_cast<Collective>(i)));
+      return fail(Code::invalid_argument, unknown_name("collective", name, known));
     }
     wanted.push_back(*collective);
   }
@@ -57,7 +59,7 @@ Result<std::vector<const Algorithm*>> find_algorithms(const std::string& collect
       if (wanted.empty() || std::find(wanted.begin(), wanted.end(), collective) != wanted.end())
         known += fmt::format("\n  {}: {}", name_of(collective), algorithm_names(collective));
     }
-    return fail(Code::invalid_argument, fmt::format("unknown algorithm \"{}\"; known are{}", name, known));
+    return fail(Code::invalid_argument, fmt::format("unknown algorithm \"{}\"; there are{}", name, known));
   }
   return found;
 }
@@ -68,13 +70,20 @@ bool has_root(Collective c) {
 
 Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem) {
   if (problem.root < 0 || problem.root >= problem.ranks)
-    return fail(Code::invalid_argument, fmt::format("root {} is not in 0..{}", problem.root, problem.ranks - 1));
+    return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{} (-n {})", problem.root, problem.ranks - 1, problem.ranks));
   if (const std::string why = algorithm.refuses(problem); !why.empty())
     return fail(Code::invalid_argument, fmt::format("{} {} cannot serve {} ranks: {}", name_of(algorithm.collective),
                                                     algorithm.name, problem.ranks, why));
   std::vector<Program> programs;
   const Topology topology = Topology::flat(problem.ranks);
-  for (int rank = 0; rank < problem.ranks; ++rank) programs.push_back(algorithm.build(topology, problem, rank));
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    programs.push_back(algorithm.build(topology, problem, rank));
+    if (rank > 0) continue;
+    const Program& first = programs.front();  // the others are about as large
+    const std::uint64_t bytes = sizeof(Program) + first.steps.size() * sizeof(Step) + first.operands.size() * sizeof(Operand);
+    if (Status room = check_memory(bytes * static_cast<std::uint64_t>(problem.ranks), fmt::format("the schedule of {} ranks", problem.ranks)); !room)
+      return pass(std::move(room));
+  }
   return programs;
 }
 

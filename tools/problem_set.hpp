@@ -9,7 +9,10 @@
 
 namespace tamaki::tools {
 
-/// "4", "1..64", "1,2,8..16": ascending, without repetitions, each in 1..65536.
+/// Most ranks of a schedule that is looked at: no algorithm builds for more.
+inline constexpr int kMostDescribed = 65535;
+
+/// "4", "1..64", "1,2,8..16": ascending, without repetitions, each in 1..kMostDescribed.
 Result<std::vector<int>> parse_numbers(const std::string& text, const char* what);
 
 /// Algorithms of the collectives and names given (comma-separated; empty: all). An error lists those that exist.
@@ -18,7 +21,7 @@ Result<std::vector<const Algorithm*>> find_algorithms(const std::string& collect
 /// Whether the collective has a root.
 bool has_root(Collective collective);
 
-/// One schedule: the programs of all ranks. An error gives the reason of a refusal.
+/// One schedule: the programs of all ranks. An error gives the reason of a refusal, or how much memory is missing.
 Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem);
 
 /// The programs of a JSON file ("-": stdin). Errors name file and place.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "arguments.hpp"
 #include "command.hpp"
 #include "launch/launcher.hpp"
 
@@ -38,22 +39,26 @@ Result<int> run(const RunArguments& arguments, const std::vector<std::string>& p
   LaunchJob job;
   job.program = program;
   if (job.program.empty()) return fail(Code::invalid_argument, "no program is given: tamaki run -n 4 -- program arguments");
+  if (job.program[0].empty()) return fail(Code::invalid_argument, "the program after -- is \"\": tamaki run -n 4 -- program arguments");
   if (arguments.hosts.empty()) {
     const int ranks = arguments.ranks > 0 ? arguments.ranks : 1;
     job.parts = {{"", 0, ranks, 0, ranks}};
   } else {
     Result<std::vector<HostSlots>> hosts = parse_hosts(arguments.hosts);
-    if (!hosts) return pass(std::move(hosts));
+    if (!hosts) return fail(hosts.error().code, "--hosts: " + hosts.error().message);
     Result<std::vector<HostPart>> parts = place_ranks(*hosts, arguments.ranks);
-    if (!parts) return pass(std::move(parts));
+    if (!parts) return fail(parts.error().code, fmt::format("--hosts \"{}\": {}", arguments.hosts, parts.error().message));
     job.parts = std::move(*parts);
   }
   for (const std::string& line : arguments.environment) {
     if (line.empty() || line[0] == '=') return fail(Code::invalid_argument, fmt::format("--env \"{}\" is not NAME=text or NAME", line));
+    const std::string name = line.substr(0, line.find('='));
+    for (const char* ours : {"TAMAKI_RANK", "TAMAKI_SIZE", "TAMAKI_LOCAL_RANK", "TAMAKI_LOCAL_SIZE", "TAMAKI_RENDEZVOUS", "TAMAKI_SECRET"})
+      if (name == ours) return fail(Code::invalid_argument, fmt::format("--env {}: the launcher gives each rank its own {}", line, name));
     const char* own = line.find('=') == std::string::npos ? std::getenv(line.c_str()) : nullptr;
     if (line.find('=') != std::string::npos) job.environment.push_back(line);
     else if (own != nullptr) job.environment.push_back(line + "=" + own);
-    else return fail(Code::invalid_argument, fmt::format("--env {}: not set here", line));
+    else return fail(Code::invalid_argument, fmt::format("--env {}: it is not set here; give {}=text", line, line));
   }
   job.remote_shell = arguments.remote_shell;
   job.remote_command = arguments.remote_command;
@@ -72,19 +77,20 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int* status
   auto arguments = std::make_shared<RunArguments>();
   CLI::App* sub = app.add_subcommand("run", "Start a program as several ranks: tamaki run [OPTIONS] -- program arguments");
   sub->footer(kFooter);
-  sub->add_option("-n,--ranks", arguments->ranks, "number of ranks (1; with --hosts: one a slot)")->check(CLI::Range(1, 1 << 24));
-  sub->add_option("--hosts", arguments->hosts, "hosts with slots, e.g. a,b:4; ranks are placed in blocks");
-  sub->add_option("--rsh", arguments->remote_shell, "remote shell, called with host and command line")->capture_default_str();
-  sub->add_option("--remote-command", arguments->remote_command, "path of tamaki on the hosts (that of this one)");
+  constexpr double kLongest = 1e9;  // seconds, some 30 years
+  sub->add_option("-n,--ranks", arguments->ranks, "number of ranks (1; with --hosts: one a slot)")->transform(whole_number(1, kMostRanks));
+  auto* hosts = sub->add_option("--hosts", arguments->hosts, "hosts with slots, e.g. a,b:4; ranks are placed in blocks")->check(not_empty());
+  sub->add_option("--rsh", arguments->remote_shell, "remote shell, called with host and command line")->check(not_empty())->needs(hosts)->capture_default_str();
+  sub->add_option("--remote-command", arguments->remote_command, "path of tamaki on the hosts (that of this one)")->check(not_empty())->needs(hosts);
   sub->add_option("--bind", arguments->bind, "core: round robin over the allowed cores; none; auto: core unless there are more ranks than cores on the host")
       ->check(CLI::IsMember({"auto", "core", "none"}))->capture_default_str();
   sub->add_option("--env", arguments->environment, "NAME=text, or NAME to hand on this value, for every rank; repeatable")
       ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   auto* no_tag = sub->add_flag("--no-tag", arguments->no_tag, "do not put [rank] before each line of output");
   sub->add_flag("--tag", arguments->tag, "put [rank] before each line of output (default)")->excludes(no_tag);
-  sub->add_option("--timeout", arguments->timeout_s, "end the job after so many seconds, with status 124")->check(CLI::PositiveNumber);
-  sub->add_option("--grace", arguments->grace_s, "seconds between SIGTERM (or Ctrl-C) and SIGKILL")->check(CLI::NonNegativeNumber)->capture_default_str();
-  sub->add_option("--linger", arguments->linger_s, "seconds between the first failure and SIGTERM for the other ranks")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("--timeout", arguments->timeout_s, "end the job after so many seconds, with status 124")->check(real_number(0.001, kLongest, "seconds"));
+  sub->add_option("--grace", arguments->grace_s, "seconds between SIGTERM (or Ctrl-C) and SIGKILL")->check(real_number(0, kLongest, "seconds"))->capture_default_str();
+  sub->add_option("--linger", arguments->linger_s, "seconds between the first failure and SIGTERM for the other ranks")->check(real_number(0, kLongest, "seconds"))->capture_default_str();
   sub->add_flag("--keep-going", arguments->keep_going, "a rank that fails does not end the others");
   sub->add_flag("--agent", arguments->agent)->group("");
   sub->allow_extras();
@@ -97,8 +103,8 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int* status
     std::vector<std::string> words = program;
     if (words.empty()) words = sub->remaining();
     const std::vector<std::string> extra = sub->remaining();
-    if (!extra.empty() && (!program.empty() || extra[0][0] == '-')) {
-      *status = report_error("run", {Code::invalid_argument, Scope::request, "unknown argument " + extra[0]});
+    if (!extra.empty() && (!program.empty() || extra[0].compare(0, 1, "-") == 0)) {
+      *status = report_error("run", {Code::invalid_argument, Scope::request, fmt::format("unknown argument \"{}\"; try `tamaki run --help`", extra[0])});
       return;
     }
     Result<int> result = run(*arguments, words);

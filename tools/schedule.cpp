@@ -3,7 +3,9 @@
 
 #include <memory>
 
+#include "arguments.hpp"
 #include "command.hpp"
+#include "output_file.hpp"
 #include "problem_set.hpp"
 #include "schedule/draw.hpp"
 #include "schedule/fuse.hpp"
@@ -20,13 +22,16 @@ struct ScheduleArguments {
   bool fused = false, compact = false;
 };
 
+constexpr std::int64_t kMostPrintedSteps = 1'000'000;  // about 100 MB of text
+
 constexpr const char* kDrawFooter = R"(
 Examples:
   tamaki draw allreduce ring -n 4 -o ring.svg
   tamaki draw allreduce double_binary_tree -n 8 --pieces 4 -o tree.svg
   tamaki draw --file schedule.json -o schedule.svg
 
-Exit status: 0 in order, 2 wrong usage (also: the algorithm refuses the problem), 3 runtime error.)";
+Exit status: 0 in order, 2 wrong usage (also: the algorithm refuses the problem), 3 a file
+cannot be read or written.)";
 
 constexpr const char* kPrintFooter = R"(
 Examples:
@@ -34,19 +39,29 @@ Examples:
   tamaki print allgather bruck -n 5 --rank 2 --compact
   tamaki print reduce binomial -n 8 --root 3 --form json -o reduce.json
 
-Exit status: 0 in order, 2 wrong usage (also: the algorithm refuses the problem), 3 runtime error.)";
+Exit status: 0 in order, 2 wrong usage (also: the algorithm refuses the problem), 3 a file
+cannot be read or written.)";
 
 void add_schedule_options(CLI::App* sub, const std::shared_ptr<ScheduleArguments>& a) {
-  sub->add_option("collective", a->collective, "e.g. allreduce");
-  sub->add_option("algorithm", a->algorithm, "e.g. ring");
-  sub->add_option("--file", a->file, "the schedule of a JSON file (- for stdin) instead");
-  sub->add_option("-n,--ranks", a->problem.ranks, "number of ranks")->check(CLI::Range(1, 65536))->capture_default_str();
-  sub->add_option("--root", a->problem.root, "root of rooted collectives")->capture_default_str();
-  sub->add_option("--lanes", a->problem.lanes, "independent streams, where the algorithm has them")->check(CLI::Range(1, 64))->capture_default_str();
-  sub->add_option("--radix", a->problem.radix, "k of k-nomial trees, radix of Bruck")->check(CLI::Range(2, 1024))->capture_default_str();
-  sub->add_option("--pieces", a->problem.pieces, "chunks a lane or block, for algorithms that pipeline")->check(CLI::Range(1, 1024))->capture_default_str();
+  auto* collective = sub->add_option("collective", a->collective, "e.g. allreduce")->check(not_empty());
+  auto* algorithm = sub->add_option("algorithm", a->algorithm, "e.g. ring")->check(not_empty());
+  auto* file = sub->add_option("--file", a->file, "the schedule of a JSON file (- for stdin) instead")
+                   ->check(not_empty());
+  file->excludes(collective)->excludes(algorithm);
+  const auto problem = [&](const char* name, int* value, const CLI::Validator& range, const char* help) {
+    file->excludes(sub->add_option(name, *value, help)->transform(range)->capture_default_str());
+  };
+  problem("-n,--ranks", &a->problem.ranks, whole_number(1, kMostDescribed), "number of ranks");
+  problem("--root", &a->problem.root, whole_number(0, kMostDescribed - 1), "root of rooted collectives");
+  problem("--lanes", &a->problem.lanes, whole_number(1, 64),
+          "independent streams, where the algorithm has them");
+  problem("--radix", &a->problem.radix, whole_number(2, 1024), "k of k-nomial trees, radix of Bruck");
+  problem("--pieces", &a->problem.pieces, whole_number(1, 1024),
+          "chunks a lane or block, for algorithms that pipeline");
   sub->add_flag("--fused", a->fused, "after the fusion pass");
-  sub->add_option("-o,--output", a->output, "file, or - for stdout")->capture_default_str();
+  sub->add_option("-o,--output", a->output, "file, or - for stdout")
+      ->check(not_empty())
+      ->capture_default_str();
 }
 
 Result<std::vector<Program>> schedule_of(ScheduleArguments* a) {
@@ -58,7 +73,11 @@ Result<std::vector<Program>> schedule_of(ScheduleArguments* a) {
       return fail(Code::invalid_argument, "a collective and an algorithm, or --file, must be given");
     Result<std::vector<const Algorithm*>> found = find_algorithms(a->collective, a->algorithm);
     if (!found) return pass(std::move(found));
-    if (found->size() != 1) return fail(Code::invalid_argument, "one collective and one algorithm must be given");
+    if (found->size() != 1)
+      return fail(
+          Code::invalid_argument,
+          fmt::format("\"{} {}\" names {} schedules; one collective and one algorithm must be given",
+                      a->collective, a->algorithm, found->size()));
     a->problem.collective = found->front()->collective;
     programs = build_schedule(*found->front(), a->problem);
   }
@@ -67,8 +86,53 @@ Result<std::vector<Program>> schedule_of(ScheduleArguments* a) {
   return programs;
 }
 
-int finish(const char* subcommand, const std::string& path, const std::string& text) {
-  Status written = write_file(path, text);
+std::int64_t steps_of(std::span<const Program> programs) {
+  std::int64_t steps = 0;
+  for (const Program& program : programs)
+    for (std::size_t lane = 0; lane < program.lanes.size(); ++lane)
+      steps += expanded_steps(program, static_cast<std::int32_t>(lane));
+  return steps;
+}
+
+Result<std::string> draw(ScheduleArguments* a) {
+  const Result<std::vector<Program>> programs = schedule_of(a);
+  if (!programs) return tl::unexpected<Error>(programs.error());
+  const std::int64_t steps = steps_of(*programs), ranks = static_cast<std::int64_t>(programs->size());
+  if (ranks > kMostDrawnRanks || steps > kMostDrawnSteps)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("{} ranks with {} steps are more than a picture holds; at most {} ranks with {} steps",
+                    ranks, steps, kMostDrawnRanks, kMostDrawnSteps));
+  return draw_svg(*programs);
+}
+
+Result<std::string> print_text(ScheduleArguments* a) {
+  Result<std::vector<Program>> programs = schedule_of(a);
+  if (!programs) return pass(std::move(programs));
+  if (a->rank >= static_cast<int>(programs->size()))
+    return fail(Code::invalid_argument,
+                fmt::format("--rank {} is not in 0..{}", a->rank, programs->size() - 1));
+  std::span<const Program> shown(*programs);
+  if (a->rank >= 0) shown = shown.subspan(static_cast<std::size_t>(a->rank), 1);
+  if (a->form == "json") return (a->rank >= 0 ? to_json(shown[0], 1) : schedule_to_json(shown, 1)) + "\n";
+  const std::int64_t steps = steps_of(shown);
+  if (!a->compact && steps > kMostPrintedSteps)
+    return fail(Code::invalid_argument,
+                fmt::format("{} steps are more than is printed ({}); take --compact, --rank or fewer ranks",
+                            steps, kMostPrintedSteps));
+  const auto loops = a->compact ? PrintLoops::compact : PrintLoops::unrolled;
+  return a->rank >= 0 ? print(shown[0], loops) : print(shown, loops);
+}
+
+/// Opens the output before the schedule is made, so that a wrong path is known first.
+template <class Make>
+int make_and_write(const char* subcommand, const std::string& path, const Make& make) {
+  OutputFile output;
+  if (Status opened = output.open("--output", path); !opened)
+    return report_error(subcommand, opened.error());
+  const Result<std::string> text = make();
+  if (!text) return report_error(subcommand, text.error());
+  const Status written = output.write(*text);
   return written ? kOk : report_error(subcommand, written.error());
 }
 
@@ -79,10 +143,7 @@ void add_draw(CLI::App& app, int* status) {
   CLI::App* sub = app.add_subcommand("draw", "Draw a schedule in space and time, as SVG");
   sub->footer(kDrawFooter);
   add_schedule_options(sub, a);
-  sub->callback([=] {
-    Result<std::vector<Program>> programs = schedule_of(a.get());
-    *status = programs ? finish("draw", a->output, draw_svg(*programs)) : report_error("draw", programs.error());
-  });
+  sub->callback([=] { *status = make_and_write("draw", a->output, [&] { return draw(a.get()); }); });
 }
 
 void add_print(CLI::App& app, int* status) {
@@ -90,25 +151,13 @@ void add_print(CLI::App& app, int* status) {
   CLI::App* sub = app.add_subcommand("print", "Print a schedule as text or JSON");
   sub->footer(kPrintFooter);
   add_schedule_options(sub, a);
-  sub->add_option("--form", a->form, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  sub->add_option("--rank", a->rank, "only this rank's program")->check(CLI::NonNegativeNumber);
+  sub->add_option("--form", a->form, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  sub->add_option("--rank", a->rank, "only this rank's program")
+      ->transform(whole_number(0, kMostDescribed - 1));
   sub->add_flag("--compact", a->compact, "loops as loops, not unrolled");
-  sub->callback([=] {
-    Result<std::vector<Program>> programs = schedule_of(a.get());
-    if (programs && a->rank >= static_cast<int>(programs->size()))
-      programs = fail(Code::invalid_argument, fmt::format("--rank {} is not in 0..{}", a->rank, programs->size() - 1));
-    if (!programs) {
-      *status = report_error("print", programs.error());
-      return;
-    }
-    const auto loops = a->compact ? PrintLoops::compact : PrintLoops::unrolled;
-    std::string text;
-    if (a->form == "json")
-      text = (a->rank >= 0 ? to_json((*programs)[static_cast<std::size_t>(a->rank)], 1) : schedule_to_json(*programs, 1)) + "\n";
-    else
-      text = a->rank >= 0 ? print((*programs)[static_cast<std::size_t>(a->rank)], loops) : print(std::span<const Program>(*programs), loops);
-    *status = finish("print", a->output, text);
-  });
+  sub->callback([=] { *status = make_and_write("print", a->output, [&] { return print_text(a.get()); }); });
 }
 
 }  // namespace tamaki::tools

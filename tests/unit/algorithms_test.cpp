@@ -12,7 +12,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "support/counts.hpp"
-#include "support/interpreter.hpp"
+#include "verify/interpreter.hpp"
 
 namespace tamaki {
 namespace {
@@ -91,7 +91,7 @@ TEST_P(EveryAlgorithm, doesWhatItsCollectivePromises) {
           if (uneven && !algorithm.uneven_safe) continue;
           if (problem.ranks > 17 && uneven != algorithm.uneven_safe) continue;  // time
           for (int i = 0; i < times; ++i, ++seed) {
-            const std::string complaint = test::interpret(
+            const std::string complaint = interpret(
                 programs,
                 {.slices = 1 + static_cast<int>(seed % 3),
                  .slots = least_slots(algorithm) + static_cast<int>(seed % 2),
@@ -171,7 +171,7 @@ TEST(Interpreter, noticesMutations) {
   const auto notices = [](std::vector<Program> programs, const auto& mutate) {
     mutate(programs);
     for (std::uint64_t seed = 1; seed <= 50; ++seed)
-      if (!test::interpret(programs,
+      if (!interpret(programs,
                            {.in_place = true, .keeps_order = true, .canonical = true, .seed = seed})
                .empty())
         return true;
@@ -232,7 +232,7 @@ TEST(Algorithms, areNotDirectInPlaceOnlyWhereThatGoesWrong) {
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
       const std::vector<Program> programs = build_all(
           *algorithm, {.collective = algorithm->collective, .ranks = 2 + static_cast<int>(seed % 3)});
-      complaints += !test::interpret(programs, {.in_place = true, .direct = true, .seed = seed}).empty();
+      complaints += !interpret(programs, {.in_place = true, .direct = true, .seed = seed}).empty();
     }
     EXPECT_GT(complaints, 0) << name_of(algorithm->collective) << " " << algorithm->name;
   }

@@ -5,7 +5,7 @@
 #include "algorithms/algorithm.hpp"
 #include "schedule/builder.hpp"
 #include "schedule/print.hpp"
-#include "support/interpreter.hpp"
+#include "verify/interpreter.hpp"
 #include "verify/mutate.hpp"
 #include "verify/verify.hpp"
 
@@ -72,7 +72,7 @@ TEST(Fuse, keepsTheMeaning) {
         const Report report = verify(
             fused, {.in_place = in_place, .direct = !in_place, .uneven = true, .empty_chunks = true});
         EXPECT_TRUE(report.ok()) << report.text();
-        EXPECT_EQ(test::interpret(fused, {.slots = 2, .in_place = in_place, .seed = 3}), "");
+        EXPECT_EQ(interpret(fused, {.slots = 2, .in_place = in_place, .seed = 3}), "");
       }
     }
 }

@@ -5,11 +5,12 @@
 
 #include <cstdio>
 #include <map>
+#include <random>
 #include <set>
 
 #include "algorithms/algorithm.hpp"
 #include "schedule/json.hpp"
-#include "support/interpreter.hpp"
+#include "verify/interpreter.hpp"
 #include "verify/mutate.hpp"
 #include "verify/verify.hpp"
 
@@ -36,34 +37,6 @@ std::vector<Problem> problems(const Algorithm& algorithm) {
     if (algorithm.refuses(q).empty()) all.push_back(q);
   }
   return all;
-}
-
-/// What the interpreter says against the programs in any mode that the algorithm promises; empty if
-/// nothing.
-std::string second_opinion(const Algorithm& algorithm, const Problem& problem,
-                           const std::vector<Program>& programs) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
-    for (bool in_place : {false, true})
-      for (bool direct : {false, true})
-        for (bool uneven : {false, true}) {
-          if (in_place && !algorithm.in_place_safe) continue;
-          if (direct && !(in_place ? algorithm.direct_in_place_safe : algorithm.direct_safe)) continue;
-          if (uneven && !algorithm.uneven_safe) continue;
-          const std::string complaint = test::interpret(
-              programs,
-              {.slices = 1 + static_cast<int>(seed % 3),
-               .slots = 2 + static_cast<int>(seed % 2),
-               .in_place = in_place,
-               .direct = direct,
-               .uneven = uneven,
-               .keeps_order = algorithm.canonical || (algorithm.keeps_order && !problem.commutative),
-               .canonical = algorithm.canonical,
-               .seed = seed * 7919});
-          if (!complaint.empty())
-            return complaint + (in_place ? " (in place)" : "") + (direct ? " (direct)" : "") +
-                   (uneven ? " (uneven)" : "");
-        }
-  return {};
 }
 
 TEST(Mutation, everyChangeOfMeaningIsRejected) {

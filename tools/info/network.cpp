@@ -14,6 +14,7 @@
 
 #include "base/options.hpp"
 #include "info/facts.hpp"
+#include "info/settings.hpp"
 #include "launch/launcher.hpp"
 #include "perf/perf.hpp"
 
@@ -148,8 +149,9 @@ Section mpi_section() {
 
 Section job_section() {
   Section s{"job", {}};
-  const std::string launcher = surrounding_launcher();
+  const std::string launcher = surrounding_launcher(), error = launcher_error();
   s.facts.push_back({"started by", launcher.empty() ? "no launcher that is known: one rank" : launcher});
+  if (!error.empty()) s.facts.push_back({"place in it", "WRONG: " + error});
   return s;
 }
 

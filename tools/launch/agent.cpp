@@ -7,16 +7,19 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "base/memory_limits.hpp"
 #include "launch/frames.hpp"
 
 extern char** environ;
@@ -62,6 +65,7 @@ class Agent {
   void take_frames();
   void take_frame(const Frame& frame);
   void start_ranks(std::string_view extra_environment);
+  Status make_room(int ranks);
   Status start_rank(int index, const std::vector<int>& cores, std::vector<std::string> environment);
   void take_output(Child& child, int stream);
   void take_exits();
@@ -74,6 +78,7 @@ class Agent {
   AgentJob job_;
   bool has_job_ = false, started_ = false, gone_ = false, failed_ = false;
   int port_holder_ = -1;
+  rlimit descriptors_{};    // the limit that ranks inherit
   std::vector<Child> children_;
   FrameReader reader_;
   OutQueue out_{1};
@@ -99,6 +104,21 @@ void Agent::end_input() {
     close(input_.fd());
     input_.reset(-1);
   }
+}
+
+/// Whether this host can hold so many ranks at all, before the first is started. Raises the agent's own limit of
+/// descriptors as far as that is allowed.
+Status Agent::make_room(int ranks) {
+  constexpr std::uint64_t kLeastProcess = 128 << 10;  // stacks and page tables of the smallest program
+  const auto count = static_cast<std::uint64_t>(ranks);
+  if (Status room = check_memory(count * kLeastProcess, fmt::format("{} ranks on one host", ranks)); !room) return room;
+  if (getrlimit(RLIMIT_NOFILE, &descriptors_) != 0) return fail_errno("getrlimit(RLIMIT_NOFILE)");
+  const std::uint64_t need = 2 * count + 32;
+  if (need > descriptors_.rlim_max)
+    return fail(Code::system, fmt::format("{} ranks on one host need {} descriptors; the limit is {} (ulimit -H -n)", ranks, need, descriptors_.rlim_max));
+  rlimit raised = descriptors_;
+  raised.rlim_cur = std::max<rlim_t>(raised.rlim_cur, need);
+  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? Status() : fail_errno("setrlimit(RLIMIT_NOFILE)");
 }
 
 Status Agent::start_rank(int index, const std::vector<int>& cores, std::vector<std::string> environment) {
@@ -151,6 +171,7 @@ Status Agent::start_rank(int index, const std::vector<int>& cores, std::vector<s
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
+    setrlimit(RLIMIT_NOFILE, &descriptors_);
     if (!cores.empty()) sched_setaffinity(0, sizeof core, &core);
     if (chdir(job_.directory.c_str()) != 0) {
       const char* home = getenv("HOME");
@@ -207,6 +228,7 @@ void Agent::take_frame(const Frame& frame) {
       if (!job || has_job_) return give_up(job ? "a second job" : job.error().message);
       job_ = std::move(*job);
       has_job_ = true;
+      if (Status room = make_room(job_.local_ranks); !room) return give_up(room.error().message);
       send({FrameKind::ready, 0, reserve_port(&port_holder_), {}});
       return;
     }

@@ -6,16 +6,21 @@
 #include <charconv>
 #include <map>
 
+#include "arguments.hpp"
+
 namespace tamaki::tools {
 
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> hosts;
-  while (!text.empty()) {
+  const std::string whole(text);
+  std::int64_t total = 0;
+  for (bool more = true; more;) {
     const auto comma = text.find(',');
     std::string_view part = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    more = comma != std::string_view::npos;
+    text = more ? text.substr(comma + 1) : std::string_view();
     const std::string shown(part);
-    if (part.empty()) continue;
+    if (part.empty()) return fail(Code::invalid_argument, fmt::format("host {} of \"{}\" is empty", hosts.size() + 1, whole));
     HostSlots host;
     std::string_view slots;
     if (part[0] == '[') {  // [IPv6]:slots
@@ -39,15 +44,18 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
     }
     if (!slots.empty()) {
       const auto r = std::from_chars(slots.data(), slots.data() + slots.size(), host.slots);
-      if (r.ec != std::errc{} || r.ptr != slots.data() + slots.size() || host.slots < 1)
-        return fail(Code::invalid_argument, fmt::format("host \"{}\": \"{}\" is not a number of slots", shown, slots));
+      if (r.ec != std::errc{} || r.ptr != slots.data() + slots.size() || host.slots < 1 || host.slots > kMostRanks)
+        return fail(Code::invalid_argument, fmt::format("host \"{}\": \"{}\" is not a number of slots in 1..{}", shown, slots, kMostRanks));
     }
     // A name that starts with '-' would be read as an option by the remote shell.
     if (host.name.empty() || host.name[0] == '-')
       return fail(Code::invalid_argument, fmt::format("\"{}\" is not host or host:slots", shown));
+    if (std::any_of(host.name.begin(), host.name.end(), [](unsigned char c) { return c <= ' ' || c == 127; }))
+      return fail(Code::invalid_argument, fmt::format("host \"{}\" has a blank in its name", shown));
+    total += std::max(1, host.slots);
+    if (total > kMostRanks) return fail(Code::invalid_argument, fmt::format("\"{}\" has more than {} slots", whole, kMostRanks));
     hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) return fail(Code::invalid_argument, "the list of hosts is empty");
   return hosts;
 }
 

@@ -133,8 +133,8 @@ Status Launcher::start_agent(const HostPart& part) {
     words = {*self, "run", "--agent"};
   } else {
     Result<std::vector<std::string>> shell = shell_words(job_.remote_shell);
-    if (!shell) return pass(std::move(shell));
-    if (shell->empty()) return fail(Code::invalid_argument, "the remote shell command is empty");
+    if (!shell) return fail(shell.error().code, "--rsh: " + shell.error().message);
+    if (shell->empty()) return fail(Code::invalid_argument, fmt::format("--rsh: \"{}\" names no command", job_.remote_shell));
     words = *shell;
     words.push_back(part.host);
     words.push_back(shell_quote(job_.remote_command.empty() ? *self : job_.remote_command) + " run --agent");

@@ -1,5 +1,6 @@
 """tamaki perf: every collective checked on 1 to 5 ranks, joining of jobs, JSON, plot, errors."""
 import json
+import os
 import shutil
 import xml.etree.ElementTree as xml
 
@@ -107,20 +108,78 @@ class Files(CommandTest):
         self.assertEqual(len(tree.getroot().findall(f'.//{name}path[@class="line"]')), 8)  # 2 types, in and out, 2 panels
         self.assertEqual(len(tree.getroot().findall(f'.//{name}circle')), 2 * 2 * len(result['rows']))
 
-    def test_a_file_that_cannot_be_written(self):
-        done = self.good(tamaki('perf', 'barrier', '-n', 1, '--json', '/no/such/folder/j', *SHORT), 3)
-        self.assertIn('/no/such/folder/j', done.stderr)
+    def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(self):
+        with open(self.path('kept'), 'w') as file:
+            file.write('before')
+        for option, path in (('--json', '/no/such/folder/j'), ('--plot', '/no/such/folder/p'), ('--json', self.folder)):
+            with self.subTest(option=option, path=path):
+                # Measuring all that would take days.
+                done = self.good(tamaki('perf', 'allreduce', '-n', 2, '-i', 10000000, '-R', 100000, option, path,
+                                        '--plot' if option == '--json' else '--json', self.path('kept'), timeout=60), 3)
+                self.assertIn(f'rank 0 on', done.stderr)
+                self.assertIn(f'{option}: writing "{path}"', done.stderr)
+                self.assertEqual(done.stderr.count('tamaki perf'), 1, done.stderr)
+                self.assertEqual(done.stdout, '')
+        self.assertEqual(open(self.path('kept')).read(), 'before')
+        self.good(tamaki('perf', 'barrier', '-n', 1, '--json', self.path('new'), '--plot', '/no/such/folder/p', *SHORT), 3)
+        self.assertEqual(os.listdir(self.folder), ['kept'])  # nothing empty is left
+
+    def test_a_longer_file_is_replaced(self):
+        with open(self.path('j'), 'w') as file:
+            file.write('x' * 100000)
+        self.good(tamaki('perf', 'barrier', '-n', 1, '--json', self.path('j'), *SHORT))
+        with open(self.path('j')) as file:
+            self.assertEqual(len(json.load(file)['rows']), 1)
+
+    def test_a_plot_on_stdout_has_no_table_in_it(self):
+        xml.fromstring(self.good(tamaki('perf', 'allreduce', '-n', 1, '-b', 8, '-e', 64, '--plot', '-', *SHORT)).stdout)
+
+    def test_a_full_disk(self):
+        self.assertIn('--json: writing "/dev/full"', self.good(tamaki('perf', 'barrier', '-n', 1, '--json', '/dev/full', *SHORT), 3).stderr)
 
 
 class Errors(CommandTest):
     def test_usage(self):
-        for arguments, text in ((['nothing'], 'known are allreduce'), (['allreduce', '-t', 'f33'], 'f33'), (['allreduce', '-o', 'mean'], 'mean'),
+        for arguments, text in ((['nothing'], 'there are allreduce'), (['allreduce', '-t', 'f33'], 'f33'), (['allreduce', '-o', 'mean'], 'mean'),
                                 (['allreduce', '-b', '2K', '-e', '1K'], 'larger'), (['allreduce', '-b', 'x'], '"x"'), (['allreduce', '-i', '0'], '--iterations'),
                                 (['allreduce', '-t', 'c64', '-o', 'min'], 'no meaning'), (['allreduce', '--bogus'], '--bogus'), ([], 'collective'),
                                 (['allreduce', '-s', '0'], '-s'), (['broadcast', '-n', '2', '--root', '2'], '--root 2'),
                                 (['allreduce', '-n', '2', '--algorithm', 'nothing'], 'ring'), (['allreduce', '-n', '2', '--transport', 'pigeon'], 'pigeon')):
             with self.subTest(arguments=arguments):
                 self.assertIn(text, self.good(tamaki('perf', *arguments), 2).stderr)
+
+    def test_numbers_that_are_none(self):
+        for option, bad, span in (('--factor', ('nan', 'inf', '1', '-2', '0', 'x', ''), '1.01..1000000'), ('--iterations', ('0', '-1', '1.5', 'nan', ''), '1..10000000'),
+                                  ('--ranks', ('0', '-1', 'x', '16777217'), '1..16777216'), ('--repetitions', ('0', '1e3'), '1..100000'), ('--warm-up', ('-1',), '0..1000000'),
+                                  ('--root', ('-1', 'x'), '0..16777215'), ('--unaligned', ('4096', '-1'), '0..4095'), ('--timeout-ms', ('0', 'inf'), '1..2147483647')):
+            for text in bad:
+                with self.subTest(option=option, text=text):
+                    done = self.good(tamaki('perf', 'allreduce', option, text), 2)
+                    self.assertIn(f'tamaki perf: {option}: "{text}" is not', done.stderr)
+                    self.assertIn(span, done.stderr)
+        for option in ('-b', '-e', '-s'):
+            for text in ('-5', 'nan', '4KK', '1E', '99999999999999999999'):
+                with self.subTest(option=option, text=text):
+                    done = self.good(tamaki('perf', 'allreduce', option, text), 2)
+                    self.assertIn(f'{option}: "{text}" is not', done.stderr)
+                    self.assertIn('..1P', done.stderr)
+
+    def test_what_is_empty_or_makes_no_sense_together(self):
+        for arguments, text in ((['-s', ''], '--step'), (['-t', ','], '","'), (['--hosts', ''], '--hosts'), (['--json', ''], '--json'), (['--plot', ''], '--plot'),
+                                (['--transport', ''], '--transport'), (['--transport', 'shm,'], 'inproc, shm, tcp'), (['--algorithm', ''], '--algorithm'),
+                                (['--json', 'x', '--plot', 'x'], 'both write to "x"'), (['--json', '-', '--plot', '-'], 'both write to stdout'),
+                                (['-b', '1', '-e', '1P', '-s', '1'], 'at most 100000'), (['-b', '1G'], '-e 64M (its default)'), (['--rsh', 'ssh'], '--rsh requires --hosts'),
+                                (['-n', '2', '--hosts', 'a:1'], '--hosts "a:1": 2 ranks do not fit'), (['-n', '2', '--algorithm', 'ring:9-8'], '--algorithm: ')):
+            with self.subTest(arguments=arguments):
+                self.assertIn(text, self.good(tamaki('perf', 'allreduce', *arguments), 2).stderr)
+
+    def test_a_type_given_twice_counts_once(self):
+        done = self.good(tamaki('perf', 'allreduce', '-n', 1, '-b', 8, '-e', 8, '-t', 'f32,f64,f32', '-o', 'sum,sum', '--json', '-', *SHORT))
+        self.assertEqual([r['type'] for r in json.loads(done.stdout)['rows']], ['f32', 'f64'])
+
+    def test_more_than_the_machine_holds(self):
+        done = self.good(tamaki('perf', 'allreduce', '-n', 2, '-b', '1P', '-e', '1P', *SHORT), 3)
+        self.assertIn('two buffers of 1125899906842624 bytes for each of 2 ranks', done.stderr)
 
     def test_a_setting_that_is_wrong(self):
         done = self.good(tamaki('perf', 'allreduce', '-n', 2, '-e', 64, environment={'TAMAKI_TIMEOUT_MS': 'soon'}), 2)

@@ -118,6 +118,47 @@ class Status(CommandTest):
             done = self.good(tamaki(*arguments), 2)
             self.assertIn(text, done.stderr)
 
+    def test_numbers_that_are_none(self):
+        for option, bad, span in (('--timeout', ('nan', 'inf', '-inf', '0', '-1', '1e10', 'x', '5s', ''), '0.001..1000000000'),
+                                  ('--grace', ('nan', 'inf', '-1', 'x', ''), '0..1000000000'), ('--linger', ('nan', 'inf', '-1', ''), '0..1000000000'),
+                                  ('--ranks', ('0', '-1', '1.5', 'nan', '0x10', '99999999999999999999', ''), '1..16777216')):
+            for text in bad:
+                with self.subTest(option=option, text=text):
+                    done = self.good(tamaki('run', option, text, '--', 'true'), 2)
+                    self.assertIn(f'tamaki run: {option}: "{text}" is not', done.stderr)
+                    self.assertIn(span, done.stderr)
+                    self.assertLess(len(done.stderr), 200)
+        self.assertEqual(self.good(tamaki('run', '-n', '010', '--', 'true')).stderr, '')
+
+    def test_hosts_that_are_none(self):
+        for hosts, text in (('', '--hosts: "" is empty'), (',', 'host 1 of "," is empty'), ('a,,b', 'host 2 of "a,,b" is empty'), ('a:', 'a:'), ('a:0', '"0" is not a number of slots in 1..16777216'),
+                            ('a:-1', '"-1"'), ('a:99999999999', '"99999999999"'), ('a b', '"a b"'), ('[::1', 'no closing ]'), ('a:16777216,b', 'more than 16777216 slots')):
+            for words in (['run', '--hosts', hosts, '--', 'true'], ['perf', 'barrier', '--hosts', hosts]):
+                with self.subTest(words=words):
+                    done = self.good(tamaki(*words), 2)
+                    self.assertIn(text, done.stderr)
+                    self.assertIn('--hosts', done.stderr)
+
+    def test_what_makes_no_sense_together(self):
+        for arguments, text in ((['--rsh', 'ssh', '--', 'true'], '--rsh requires --hosts'), (['--hosts', 'a', '--rsh', '', '--', 'true'], '--rsh'),
+                                (['--hosts', 'a', '--rsh', '"x', '--', 'true'], '--rsh'), (['-n', '2', '-n', '3', '--', 'true'], '--ranks: it is given 2 times'),
+                                (['--tag', '--no-tag', '--', 'true'], '--no-tag'), (['--', ''], 'the program after -- is ""'), ([], 'no program'),
+                                (['--env', 'TAMAKI_RANK=5', '--', 'true'], 'TAMAKI_RANK'), (['--env', '', '--', 'true'], '--env ""')):
+            with self.subTest(arguments=arguments):
+                self.assertIn(text, self.good(tamaki('run', *arguments), 2).stderr)
+
+    def test_more_ranks_than_a_host_holds(self):
+        done = self.good(tamaki('run', '-n', 1 << 24, '--', 'true'), 3)
+        self.assertIn('16777216 ranks on one host: ', done.stderr)
+        limited = ['sh', '-c', 'ulimit -n 64; exec "$@"', 'sh']
+        done = self.good(tamaki('run', '-n', 20, '--', 'true', wrapper=limited), 3)
+        self.assertIn('20 ranks on one host need 72 descriptors; the limit is 64', done.stderr)
+
+    def test_a_soft_limit_of_descriptors_is_raised_for_the_launcher_alone(self):
+        limited = ['sh', '-c', 'ulimit -S -n 40; exec "$@"', 'sh']
+        done = self.good(tamaki('run', '-n', 20, '--no-tag', '--', 'sh', '-c', 'ulimit -S -n', wrapper=limited))
+        self.assertEqual(done.stdout, '40\n' * 20)
+
 
 class Signals(CommandTest):
     def start(self, *arguments):

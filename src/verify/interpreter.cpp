@@ -1,7 +1,4 @@
-#pragma once
-// A second opinion on schedules, independent of src/verify: it runs the programs of all ranks on values
-// that record where they came from, with FIFOs of a few slots and lanes interleaved at random, and looks at
-// the results.
+// Runs programs on values that record where they came from.
 //
 // A value is a chunk's identity and the word of ranks whose contributions it holds, in the order in which
 // they were combined; combining concatenates words. So a contribution that is missing, doubled or out of
@@ -10,32 +7,18 @@
 // Direct mode: a message from a single input or output place may be read when its receiver takes it instead
 // of when it is sent, and may be written to the receiver's `lands` place already when it is sent, once its
 // sender has received anything from that receiver; both are chosen at random.
+#include "verify/interpreter.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <random>
 #include <set>
 #include <span>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "schedule/program.hpp"
-
-namespace tamaki::test {
-
-struct InterpretOptions {
-  int slices = 2;
-  int slots = 1;          // of each FIFO
-  bool in_place = false;  // input and output share memory in the collective's in-place form
-  bool direct = false;
-  bool uneven = false;  // chunks of random sizes, some of them empty; else all of size 1
-  bool keeps_order = false;
-  bool canonical = false;
-  std::uint64_t seed = 1;
-};
+namespace tamaki {
+namespace {
 
 class Interpreter {
  public:
@@ -429,8 +412,36 @@ class Interpreter {
   std::map<Fifo, int> owners_[2];
 };
 
-inline std::string interpret(const std::vector<Program>& programs, const InterpretOptions& options) {
+}  // namespace
+
+std::string interpret(const std::vector<Program>& programs, const InterpretOptions& options) {
   return Interpreter(programs, options).run();
 }
 
-}  // namespace tamaki::test
+std::string second_opinion(const Algorithm& algorithm, const Problem& problem,
+                           const std::vector<Program>& programs) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+    for (bool in_place : {false, true})
+      for (bool direct : {false, true})
+        for (bool uneven : {false, true}) {
+          if (in_place && !algorithm.in_place_safe) continue;
+          if (direct && !(in_place ? algorithm.direct_in_place_safe : algorithm.direct_safe)) continue;
+          if (uneven && !algorithm.uneven_safe) continue;
+          const std::string complaint = interpret(
+              programs,
+              {.slices = 1 + static_cast<int>(seed % 3),
+               .slots = 2 + static_cast<int>(seed % 2),
+               .in_place = in_place,
+               .direct = direct,
+               .uneven = uneven,
+               .keeps_order = algorithm.canonical || (algorithm.keeps_order && !problem.commutative),
+               .canonical = algorithm.canonical,
+               .seed = seed * 7919});
+          if (!complaint.empty())
+            return complaint + (in_place ? " (in place)" : "") + (direct ? " (direct)" : "") +
+                   (uneven ? " (uneven)" : "");
+        }
+  return {};
+}
+
+}  // namespace tamaki
