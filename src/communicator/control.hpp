@@ -23,6 +23,13 @@ struct Failure {
   std::string message;  // complete sentence for tmkGetLastError, without full stop
 };
 
+/// What is known of a rank's stay in a communicator.
+enum class Presence {
+  here,               // as far as is known
+  left_communicator,  // has destroyed it
+  left_job,           // has left the whole job
+};
+
 class Control {
  public:
   virtual ~Control() = default;
@@ -38,6 +45,13 @@ class Control {
   /// closed without a goodbye: communicator 0). Set null before what it refers to goes away; returns when no call is
   /// running.
   virtual void listen(std::function<void(std::uint64_t communicator, const Failure&)> listener) = 0;
+  /// Tells every rank of the job that this rank has destroyed `communicator`. Call it when everything this rank sent
+  /// there is where the receivers find it. Does not block. Any thread.
+  virtual void leave(std::uint64_t communicator) = 0;
+  /// Whether rank `rank` (of the job) has left `communicator` or the job in order. Heard through the tree: some tenths
+  /// of a second late at most, if at all. Failures which that rank announced before it left have been handed to the
+  /// listener by then. Any thread.
+  virtual Presence presence(std::uint64_t communicator, int rank) const = 0;
   /// Says goodbye to the job, so that the end of this process is no failure to the others. What is announced or asked
   /// afterwards goes nowhere. Idempotent.
   virtual void depart() {}

@@ -6,6 +6,8 @@
 namespace tamaki {
 namespace {
 
+constexpr std::size_t kEarlyAtMost = 256;
+
 /// Jobs whose communicators a process still holds when it exits: it leaves them in order, so that its peers, who may
 /// still be inside their last collective, do not take it for dead.
 class LiveJobs {
@@ -50,8 +52,9 @@ void Job::exit() {
     const std::lock_guard lock(mutex_);
     for (auto& [id, entry] : entries_) closers.push_back(entry.close);
   }
-  control_->depart();  // first: afterwards no listener runs beside the closing
+  control_->listen(nullptr);  // afterwards no listener runs beside the closing
   for (auto& close : closers) close();
+  control_->depart();  // last: its word that nothing more will come is true then
 }
 
 void Job::add(std::uint64_t id, std::vector<int> members, Listener listener, std::function<void()> close) {
@@ -59,6 +62,9 @@ void Job::add(std::uint64_t id, std::vector<int> members, Listener listener, std
   const std::lock_guard lock(mutex_);
   for (const Failure& loss : losses_)
     if (loss.rank < 0 || std::binary_search(members.begin(), members.end(), loss.rank)) listener(loss);
+  for (const auto& [communicator, failure] : early_)
+    if (communicator == id) listener(failure);
+  std::erase_if(early_, [id](const auto& entry) { return entry.first == id; });
   entries_[id] = {std::move(members), std::move(listener), std::move(close)};
 }
 
@@ -69,7 +75,12 @@ void Job::remove(std::uint64_t id) {
 
 void Job::hear(std::uint64_t communicator, const Failure& failure) {
   const std::lock_guard lock(mutex_);
-  if (communicator == 0) losses_.push_back(failure);
+  if (communicator == 0) {
+    losses_.push_back(failure);
+  } else if (!entries_.contains(communicator)) {
+    early_.emplace_back(communicator, failure);
+    if (early_.size() > kEarlyAtMost) early_.pop_front();
+  }
   for (auto& [id, entry] : entries_) {
     const bool concerned = communicator == id ||
                            (communicator == 0 && (failure.rank < 0 || std::binary_search(entry.members.begin(), entry.members.end(), failure.rank)));

@@ -3,10 +3,12 @@
 // to the communicators they concern.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "communicator/control.hpp"
@@ -24,11 +26,11 @@ class Job {
 
   Control& control() { return *control_; }
 
-  /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks). Called from the
-  /// service thread. `close` is called when the process exits while the communicator still exists: it hands over what
+  /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks), also of those before
+  /// this call. Called from the service thread. `close` is called when the process exits while the communicator still exists: it hands over what
   /// has been sent.
   void add(std::uint64_t id, std::vector<int> members, Listener listener, std::function<void()> close);
-  /// The process exits: leaves the job, then closes its communicators.
+  /// The process exits: closes its communicators, then leaves the job.
   void exit();
   /// Returns when no call of the listener is running.
   void remove(std::uint64_t id);
@@ -45,6 +47,9 @@ class Job {
   std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;
   std::vector<Failure> losses_;  // of the whole job, for communicators that are made later
+  /// Of communicators that are not here: of other ranks, ended, or still being made, while another of their ranks is
+  /// through with that and has failed already. Newest last, bounded.
+  std::deque<std::pair<std::uint64_t, Failure>> early_;
 };
 
 }  // namespace tamaki

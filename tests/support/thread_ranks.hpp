@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,14 @@ class Meeting {
       if (auto& listener = listeners_[static_cast<std::size_t>(r)]) listener(communicator, failure);
     }
   }
+  void leave(int rank, std::uint64_t communicator) {
+    const std::lock_guard lock(listener_mutex_);
+    left_.emplace(communicator, rank);
+  }
+  Presence presence(std::uint64_t communicator, int rank) {
+    const std::lock_guard lock(listener_mutex_);
+    return left_.contains({communicator, rank}) ? Presence::left_communicator : Presence::here;
+  }
   void listen(int rank, std::function<void(std::uint64_t, const Failure&)> listener) {
     const std::lock_guard lock(listener_mutex_);
     listeners_[static_cast<std::size_t>(rank)] = std::move(listener);
@@ -61,6 +70,7 @@ class Meeting {
   long round_ = 0;
   std::vector<std::byte> board_;
   std::vector<std::function<void(std::uint64_t, const Failure&)>> listeners_;
+  std::set<std::pair<std::uint64_t, int>> left_;
 };
 
 class MeetingControl final : public Control {
@@ -75,6 +85,10 @@ class MeetingControl final : public Control {
   }
   void announce(std::uint64_t communicator, const Failure& failure) override {
     meeting_->announce(rank_, communicator, failure);
+  }
+  void leave(std::uint64_t communicator) override { meeting_->leave(rank_, communicator); }
+  Presence presence(std::uint64_t communicator, int rank) const override {
+    return meeting_->presence(communicator, rank);
   }
   void listen(std::function<void(std::uint64_t, const Failure&)> listener) override {
     meeting_->listen(rank_, std::move(listener));

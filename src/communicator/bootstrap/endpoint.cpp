@@ -155,10 +155,12 @@ void Endpoint::attempt_failed(Id id, const Error& why) {
   // Somebody who answers but proves nothing says more than another address where nobody listens.
   if (answered || !dialer.answered) dialer.last_error = why.message;
   dialer.answered = dialer.answered || answered;
-  const bool refused = why.code == Code::peer_lost;
+  // Whoever answers and then drops the connection may be busy with strangers; it is there.
+  const bool refused = why.code == Code::peer_lost && !(answered && dialer.refusal == Refusal::at_once);
   dialer.refused = refused ? dialer.refused + 1 : 0;
   const std::size_t rounds = dialer.refused / std::max<std::size_t>(1, dialer.addresses.size());
-  const bool hopeless = dialer.addresses.empty() || (dialer.refusal == Refusal::final && rounds >= kFinalRefusals);
+  const std::size_t borne = dialer.refusal == Refusal::at_once ? 1 : kFinalRefusals;
+  const bool hopeless = dialer.addresses.empty() || (dialer.refusal != Refusal::wait && rounds >= borne);
   const auto now = Clock::now();
   if (!hopeless && now < dialer.deadline) {
     dialer.next = (dialer.next + 1) % dialer.addresses.size();

@@ -54,8 +54,8 @@ class Endpoint {
     virtual void on_process_end(Id id) = 0;
   };
 
-  /// What a refused connection means to a dialer: the other side is not there yet, or not any more.
-  enum class Refusal { wait, final };
+  /// What a refused connection means to a dialer: the other side is not there yet, probably not any more, or surely so.
+  enum class Refusal { wait, final, at_once };
 
   static Result<std::unique_ptr<Endpoint>> open(Handler& handler);
   ~Endpoint();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "communicator/bootstrap/node.hpp"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::size_t kKnownAtMost = 256;      // announcements kept for ranks that attach anew
 constexpr std::size_t kSeenAtMost = 1 << 16;
+constexpr std::chrono::milliseconds kGathering{20};  // departures wait so long for others, to travel together
 
 /// The same number wherever a death is noticed, so that it is passed on once, whoever saw it first.
 std::uint64_t death_id(int rank) { return 0xdead000000000000ull | static_cast<std::uint32_t>(rank); }
@@ -159,8 +161,8 @@ void Node::spread(const Announcement& news, Endpoint::Id source) {
   known_.push_back(news);
   if (known_.size() > kKnownAtMost) known_.pop_front();
   const std::vector<std::byte> frame = encode_failure(news);
-  for (const auto& [id, peer] : peers_)
-    if (id != source && !peer.left) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::failure), frame);
+  for (const auto& [id, peer] : peers_)  // also to those that have said goodbye: they pass on what they can
+    if (id != source) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::failure), frame);
   // While the job starts, ranks that have no link of the tree yet hear of it through the rendezvous.
   if (rendezvous_ != 0 && rendezvous_ != source && !rendezvous_done_)
     endpoint_->send(rendezvous_, static_cast<std::uint32_t>(FrameType::failure), frame);
@@ -200,6 +202,60 @@ void Node::lost(int rank, const std::string& how) {
   }
   const std::string message = describe(rank) + " was lost" + (joining ? " while the job started" : "") + " (" + how + ")";
   spread({death_id(rank), 0, {Code::peer_lost, rank, message}}, ~Endpoint::Id{0});
+}
+
+// ---- Departures -------------------------------------------------------------------------------------------------
+
+void Node::leave(std::uint64_t communicator) {
+  if (endpoint_ == nullptr) return;  // nobody else
+  {
+    const std::lock_guard lock(mutex_);
+    leaves_.push_back(communicator);
+  }
+  endpoint_->wake();
+}
+
+Presence Node::presence(std::uint64_t communicator, int rank) const {
+  const std::lock_guard lock(mutex_);
+  if (departures_.contains({communicator, rank})) return Presence::left_communicator;
+  return departures_.contains({0, rank}) ? Presence::left_job : Presence::here;
+}
+
+/// Failures go out at once, departures some at a time: whoever hears of a departure has heard what the rank said before.
+void Node::note_departure(const Departure& departure, Endpoint::Id source) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!departures_.add(departure)) return;
+  }
+  due_.emplace_back(departure, source);
+  if (leaving()) return pass_on_departures();
+  due_at_ = std::min(due_at_, Clock::now() + kGathering);
+}
+
+void Node::pass_on_departures() {
+  due_at_ = Deadline::max();
+  if (due_.empty()) return;
+  const auto due = std::exchange(due_, {});
+  for (const auto& [id, peer] : peers_) {
+    std::vector<Departure> told;
+    for (const auto& [departure, source] : due)
+      if (source != id) told.push_back(departure);
+    if (!told.empty()) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::departed), encode_departures(told));
+  }
+}
+
+/// To the other end of a new link: the failures, then who has left.
+void Node::tell_all_known(Endpoint::Id id) {
+  for (const Announcement& news : known_)
+    endpoint_->send(id, static_cast<std::uint32_t>(FrameType::failure), encode_failure(news));
+  std::vector<Departure> departures;
+  {
+    const std::lock_guard lock(mutex_);
+    departures = departures_.all();
+  }
+  if (!departures.empty())
+    endpoint_->send(id, static_cast<std::uint32_t>(FrameType::departed), encode_departures(departures));
+  if (leaving() && id == parent_) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::goodbye), {});
 }
 
 }  // namespace tamaki::bootstrap

@@ -166,14 +166,16 @@ void Node::on_open(Endpoint::Id id) {
     entered_ = true;
     return;
   }
-  peers_[id] = Peer{id == parent_ ? parent_rank_.load() : -1, false};
-  if (id != parent_) return;
+  peers_[id] = Peer{.rank = id == parent_ ? parent_rank_.load() : -1};
+  if (id != parent_) {
+    if (leaving()) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::goodbye), {});
+    return;
+  }
   say_hello(id);
   parent_attached_ = true;
   for (const auto& frame : waiting_up_) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::gather), frame);
   waiting_up_.clear();
-  for (const Announcement& news : known_)
-    endpoint_->send(id, static_cast<std::uint32_t>(FrameType::failure), encode_failure(news));
+  tell_all_known(id);
 }
 
 void Node::say_hello(Endpoint::Id id) {
@@ -190,7 +192,9 @@ void Node::take_hello(Endpoint::Id id, std::span<const std::byte> payload) {
   const int pid = reader.get<std::int32_t>();
   const AddressSet addresses = AddressSet::decode(reader.get_bytes(AddressSet::kBytes));
   const bool from_parent = id == parent_;
-  if (!reader.ok() || (from_parent && rank != parent_rank_) || rank < 0 || (!from_parent && rank <= config_.rank)) {
+  // Lower ranks come to say that they leave, see visit_kin().
+  const bool lower = rank < 0 || rank == config_.rank || (rank < config_.rank && kin_.empty());
+  if (!reader.ok() || (from_parent && rank != parent_rank_) || rank < 0 || (!from_parent && lower)) {
     endpoint_->close(id);  // not one of this job's, whatever it knows
     peers_.erase(id);
     return;
@@ -206,8 +210,7 @@ void Node::take_hello(Endpoint::Id id, std::span<const std::byte> payload) {
   if (from_parent) return;
   say_hello(id);
   if (root_ && parent_of(rank) == 0) children_addresses_.emplace_back(rank, addresses);
-  for (const Announcement& news : known_)
-    endpoint_->send(id, static_cast<std::uint32_t>(FrameType::failure), encode_failure(news));
+  tell_all_known(id);
 }
 
 void Node::rendezvous_frame(FrameType type, std::span<const std::byte> payload) {
@@ -283,9 +286,18 @@ void Node::on_frame(Endpoint::Id id, std::uint32_t type, std::span<const std::by
       if (decode_failure(payload, &news)) spread(news, id);
       break;
     }
+    case FrameType::departed:
+      for (const Departure& departure : decode_departures(payload)) note_departure(departure, id);
+      break;
     case FrameType::goodbye:
       peers_[id].left = true;
-      endpoint_->finish(id);
+      if (const int rank = peers_[id].rank; rank >= 0) note_departure({0, rank}, id);
+      if (!leaving()) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::farewell), {});
+      else if (id == parent_ && next_visit_ == 0) told_ = true;  // the parent sees to it
+      break;
+    case FrameType::farewell:
+      peers_[id].farewell = told_ = true;
+      finish_links();
       break;
     default: break;
   }
@@ -295,7 +307,7 @@ void Node::on_frame(Endpoint::Id id, std::uint32_t type, std::span<const std::by
 void Node::on_closed(Endpoint::Id id, const Error& why) {
   if (id == rendezvous_) {
     rendezvous_ = 0;
-    if (rendezvous_done_ || linger_until_ != Deadline::max()) return leave_if_alone();
+    if (rendezvous_done_ || leaving()) return finish_links();
     const int holder = config_.rendezvous_holder;
     fail_all(Code::peer_lost, holder,
              (holder >= 0 ? "rank " + std::to_string(holder) + ", which" : std::string("the process that made the id and")) +
@@ -305,15 +317,20 @@ void Node::on_closed(Endpoint::Id id, const Error& why) {
   }
   const Peer peer = peers_[id];
   peers_.erase(id);
-  if (linger_until_ != Deadline::max()) return leave_if_alone();
   bool joining;
   {
     const std::lock_guard lock(mutex_);
     joining = phase_ == Phase::joining;
   }
+  const bool died = !peer.left && !peer.farewell && peer.rank >= 0;  // after its farewell it was for us to end the link
+  if (leaving()) {
+    if (died && !kin_.empty()) lost(peer.rank, why.message);
+    if (id == parent_) parent_ = 0;
+    return finish_links();
+  }
   if (peer.left && joining)
     fail_all(Code::peer_lost, peer.rank, "rank " + std::to_string(peer.rank) + " left while the job started");
-  if (!peer.left && peer.rank >= 0) lost(peer.rank, why.message);
+  if (died) lost(peer.rank, why.message);
   if (id == parent_) parent_gone();
   schedule();
 }
@@ -326,7 +343,11 @@ void Node::on_process_end(Endpoint::Id id) {
 }
 
 void Node::on_dial_failed(Endpoint::Id id, const Error& why) {
-  if (linger_until_ != Deadline::max()) return;
+  if (leaving()) {
+    if (id == rendezvous_) rendezvous_ = 0;
+    if (id == parent_) parent_ = 0;
+    return finish_links();
+  }
   if (id == rendezvous_) {
     rendezvous_ = 0;
     const int holder = config_.rendezvous_holder;
@@ -351,14 +372,16 @@ void Node::on_dial_failed(Endpoint::Id id, const Error& why) {
 
 void Node::on_wake() {
   std::vector<Announcement> outbox;
-  bool leaving;
+  std::vector<std::uint64_t> leaves;
+  bool departs;
   Exchange* exchange = nullptr;
   std::vector<std::byte> mine;
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
     outbox.swap(outbox_);
-    leaving = leaving_;
+    leaves.swap(leaves_);
+    departs = leaving_;
     if (exchange_ != nullptr && !exchange_->sent) {
       exchange = exchange_;
       exchange->sent = true;
@@ -368,8 +391,9 @@ void Node::on_wake() {
   }
   for (const Announcement& news : outbox) spread(news, 0);
   if (exchange != nullptr) contribute(number, config_.rank, mine);
+  for (const std::uint64_t communicator : leaves) note_departure({communicator, config_.rank}, 0);
   deliver();
-  if (leaving && linger_until_ == Deadline::max()) say_goodbye();
+  if (departs && !leaving()) say_goodbye();
   schedule();
 }
 
@@ -379,22 +403,49 @@ void Node::say_goodbye() {
   linger_until_ = Clock::now() + kLinger;
   endpoint_->stop_listening();
   attach_at_ = Deadline::max();
-  if (parent_ != 0 && !peers_.contains(parent_)) endpoint_->close(parent_);
+  pass_on_departures();
   if (rendezvous_ != 0 && entered_) {
     endpoint_->finish(rendezvous_);  // it may still carry the news why this rank leaves
   } else if (rendezvous_ != 0) {
     endpoint_->close(rendezvous_);
     rendezvous_ = 0;
   }
-  for (const auto& [id, peer] : peers_) {
-    endpoint_->send(id, static_cast<std::uint32_t>(FrameType::goodbye), {});
-    endpoint_->finish(id);
+  for (const auto& [id, peer] : peers_) endpoint_->send(id, static_cast<std::uint32_t>(FrameType::goodbye), {});
+  if (kin_.empty() && dialling()) {  // the start has failed
+    endpoint_->close(parent_);
+    parent_ = 0;
   }
-  leave_if_alone();
+  finish_links();
 }
 
-void Node::leave_if_alone() {
-  if (linger_until_ != Deadline::max() && peers_.empty() && rendezvous_ == 0) endpoint_->quit();
+/// While this rank leaves: ends its stream on each link when all the others are done, and the service when none is left.
+void Node::finish_links() {
+  if (!leaving() || dialling()) return;
+  if (peers_.empty() && (told_ || !visit_kin())) {
+    if (rendezvous_ == 0) endpoint_->quit();
+    return;
+  }
+  const auto open = std::ranges::count_if(peers_, [](const auto& entry) { return !entry.second.farewell; });
+  for (const auto& [id, peer] : peers_)
+    if (open - (peer.farewell ? 0 : 1) == 0) endpoint_->finish(id);
+}
+
+/// Nobody has answered this rank's goodbye, and it had no parent to see to it: it looks for somebody who stays, also
+/// among higher ranks, for no longer than it takes to tell. False: none is left to ask.
+bool Node::visit_kin() {
+  while (next_visit_ < kin_.size()) {
+    const Kin& kin = kin_[next_visit_++];
+    if (kin.rank == config_.rank) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (departures_.contains({0, kin.rank})) continue;
+    }
+    parent_rank_ = kin.rank;
+    parent_attached_ = false;
+    parent_ = endpoint_->dial(kin.addresses.addresses, tree_secret(config_.secret), linger_until_, Endpoint::Refusal::at_once);
+    return true;
+  }
+  return false;
 }
 
 void Node::parent_gone() {
@@ -411,9 +462,14 @@ void Node::attach_to_kin() {
     const Kin& kin = kin_[next_kin_];
     if (kin.rank == parent_rank_) continue;
     if (kin.rank >= config_.rank) break;
+    {
+      const std::lock_guard lock(mutex_);
+      if (departures_.contains({0, kin.rank})) continue;
+    }
     parent_rank_ = kin.rank;
+    parent_attached_ = false;
     parent_ = endpoint_->dial(kin.addresses.addresses, tree_secret(config_.secret), Clock::now() + kAttachTime,
-                              Endpoint::Refusal::final);
+                              Endpoint::Refusal::at_once);
     return;
   }
   root_ = true;
@@ -429,6 +485,7 @@ void Node::on_timer() {
   const auto now = Clock::now();
   if (linger_until_ <= now) return endpoint_->quit();
   if (attach_at_ <= now) attach_to_kin();
+  if (due_at_ <= now) pass_on_departures();
   bool joining;
   {
     const std::lock_guard lock(mutex_);
@@ -455,7 +512,7 @@ void Node::on_timer() {
 }
 
 void Node::schedule() {
-  Deadline next = std::min(attach_at_, linger_until_);
+  Deadline next = std::min({attach_at_, linger_until_, due_at_});
   {
     const std::lock_guard lock(mutex_);
     if (phase_ == Phase::joining) next = std::min(next, last_chance_.value_or(config_.deadline));

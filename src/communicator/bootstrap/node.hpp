@@ -10,6 +10,14 @@
 // children), always of a lower rank than their own, so no cycle can arise; the two ends of a new link tell each other all
 // failures they know of, so none is lost in between.
 //
+// Departures (who has destroyed which communicator, who has left the job) flood the tree likewise, some at a time. A
+// rank that leaves must not take with it what only it has heard, its own departure included, while its neighbours may
+// be leaving too: it says goodbye on all links and goes on passing on what comes. Neighbours that stay answer farewell;
+// of those that leave as well it awaits the end of the stream. It ends its own stream to a neighbour when all others
+// have answered in one of these ways (where a whole tree leaves, that goes from the leaves to the root and back). One
+// without a parent to whom nobody has said farewell goes to its kin, one by one, until somebody does. All within
+// kLinger. Where all of its kin have gone too, a rank is alone in a tree with those that attached to it.
+//
 // Threads: the service thread (tmk-control) owns everything marked "service"; the caller's threads meet it at mutex_.
 
 #include <atomic>
@@ -20,6 +28,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "communicator/bootstrap/departures.hpp"
 #include "communicator/bootstrap/endpoint.hpp"
 #include "communicator/bootstrap/protocol.hpp"
 #include "communicator/bootstrap/service.hpp"
@@ -61,6 +70,8 @@ class Node final : public Control, private Endpoint::Handler {
   std::span<const std::byte> secret() const override { return config_.secret; }
   Status allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void announce(std::uint64_t communicator, const Failure& failure) override;
+  void leave(std::uint64_t communicator) override;
+  Presence presence(std::uint64_t communicator, int rank) const override;
   void listen(std::function<void(std::uint64_t, const Failure&)> listener) override;
   std::string describe(int rank) const override;
   void set_identities(std::span<const RankIdentity> identities) override;
@@ -69,7 +80,8 @@ class Node final : public Control, private Endpoint::Handler {
   enum class Phase { joining, ready, failed };
   struct Peer {  // a link of the tree
     int rank = -1;  // -1: has not said hello
-    bool left = false;
+    bool left = false;      // has said goodbye
+    bool farewell = false;  // has answered ours
   };
   struct Collection {  // of one exchange, at the root
     std::size_t bytes = 0;
@@ -115,10 +127,16 @@ class Node final : public Control, private Endpoint::Handler {
   void spread(const Announcement& news, Endpoint::Id source);
   void fail_all(Code code, int rank, std::string message);
   void lost(int rank, const std::string& how);
+  void note_departure(const Departure& departure, Endpoint::Id source);
+  void pass_on_departures();
+  void tell_all_known(Endpoint::Id id);
   void parent_gone();
   void attach_to_kin();
   void say_goodbye();
-  void leave_if_alone();
+  void finish_links();
+  bool visit_kin();
+  bool leaving() const { return linger_until_ != Deadline::max(); }
+  bool dialling() const { return parent_ != 0 && !peers_.contains(parent_); }
   void schedule();
   void deliver();
   bool is_root() const { return root_; }
@@ -144,10 +162,14 @@ class Node final : public Control, private Endpoint::Handler {
   std::optional<Deadline> last_chance_;  // of a start whose deadline has passed
   Deadline attach_at_ = Deadline::max();
   Deadline linger_until_ = Deadline::max();
+  bool told_ = false;           // somebody who stays, or the parent, has taken this rank's goodbye
+  std::size_t next_visit_ = 0;  // among the kin
   std::vector<std::vector<std::byte>> waiting_up_;  // gather frames until the parent is there
   std::map<std::uint64_t, Collection> collections_;
   std::unordered_set<std::uint64_t> seen_;          // announcements
   std::deque<Announcement> known_;                  // told to new links; newest last, bounded
+  std::vector<std::pair<Departure, Endpoint::Id>> due_;  // departures to be passed on, and where each came from
+  Deadline due_at_ = Deadline::max();
 
   // ---- shared, guarded by mutex_ ----
   mutable std::mutex mutex_;
@@ -155,6 +177,8 @@ class Node final : public Control, private Endpoint::Handler {
   Phase phase_ = Phase::joining;
   std::optional<Failure> failure_;  // of the whole job
   std::vector<Announcement> outbox_;
+  std::vector<std::uint64_t> leaves_;  // communicators, to be told
+  Departures departures_;
   Exchange* exchange_ = nullptr;
   bool leaving_ = false;
   std::vector<RankIdentity> identities_;

@@ -23,6 +23,8 @@ enum class FrameType : std::uint32_t {
   result,       // tree, downward       exchange u64, all ranks' bytes
   ready,        // tree, downward       Kin list: everybody is connected
   goodbye,      // tree                 this rank leaves in order; not a failure
+  farewell,     // tree                 answer to a goodbye by a rank that stays: it has taken note and needs no more
+  departed,     // tree                 (communicator u64, rank i32), any number: who has left what, see Departures
 };
 
 /// Fan-out of the tree. Rank r's parent is (r - 1) / kFanOut.
