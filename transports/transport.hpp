@@ -71,6 +71,13 @@ struct TransportContext {
   Bell* own_bell = nullptr;            // process-private bell, for transports that have no better one
 };
 
+/// What a transport knows of the other end of a link.
+enum class LinkEnd {
+  unknown,
+  here,  // joined to it: messages may come, and the end of the connection will be seen
+  left,  // it has ended in order; what it sent is in the ring
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -85,6 +92,9 @@ class Transport {
   virtual Result<Link*> connect(int peer, int channel) = 0;
   /// Moves what can be moved without blocking. Errors name the peer.
   virtual Status progress() { return {}; }
+  /// By what progress() has seen so far. Where it says `unknown`, the control plane's word on the peer counts, and what
+  /// the peer sent before it left is in reach of progress().
+  virtual LinkEnd end_of(const Link&) const { return LinkEnd::unknown; }
   virtual void flush(Link&) {}
   /// Descriptors to sleep on for news (empty: the bell is rung). Appended to `fds`.
   virtual void wait_descriptors(std::vector<int>* fds) const { (void)fds; }

@@ -14,6 +14,15 @@
 namespace tamaki {
 namespace {
 
+// Looking for ranks that have left (look_for_departed), in ns without progress: when to begin, how often; what the news
+// of a departure may be ahead of messages that are under way within this machine; how long it may be behind the end of
+// the peer's connection. Reads: a transport needs some until it has seen everything that lies in its sockets.
+constexpr std::int64_t kFirstLookNs = 20'000'000;
+constexpr std::int64_t kBetweenLooksNs = 10'000'000;
+constexpr std::int64_t kAfterDepartureNs = 100'000'000;
+constexpr std::int64_t kWithoutWordNs = 1'000'000'000;
+constexpr int kReadsAfterDeparture = 64;
+
 /// Leaves the gate at the end of a scope.
 class Inside {
  public:
@@ -359,8 +368,8 @@ Status CommunicatorImpl::wait_inside(RequestState* request) {
     if (progress()) {
       waiter.progressed();
     } else if (!waiter.spin()) {
-      const RequestState* late = !request->done ? request : half;
-      const RequestState* head = late->queue == RequestState::Queue::collective && !collectives_.empty() ? collectives_.front() : late;
+      RequestState* late = !request->done ? request : half;
+      RequestState* head = late->queue == RequestState::Queue::collective && !collectives_.empty() ? collectives_.front() : late;
       if (Status rested = rest(waiter, head->queue == RequestState::Queue::self ? nullptr : &head->execution); !rested) progress();
     }
   }
@@ -379,8 +388,11 @@ Status CommunicatorImpl::test(Request* request) {
     const std::int64_t now = now_ns();
     if (state->stuck_since_ns == 0) state->stuck_since_ns = now;
     RequestState* head = state->queue == RequestState::Queue::collective && !collectives_.empty() ? collectives_.front() : state;
-    if (now - state->stuck_since_ns > std::int64_t{config_.timeout_ms} * 1'000'000) {
-      (void)fail_here(timed_out(&head->execution, now - state->stuck_since_ns));
+    const std::int64_t stuck = now - state->stuck_since_ns;
+    if (stuck > std::int64_t{config_.timeout_ms} * 1'000'000) {
+      (void)fail_here(timed_out(&head->execution, stuck));
+      progress();
+    } else if (!look_for_departed(&head->execution, stuck)) {
       progress();
     }
   }
@@ -441,7 +453,51 @@ void CommunicatorImpl::serve_unopened() {
   std::erase_if(unopened_, [](const Link* link) { return link->open; });
 }
 
-Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
+/// Nothing but what lies here already can come over the link.
+bool CommunicatorImpl::has_left(const Link& link, std::int64_t stuck_ns) const {
+  const LinkEnd end = link.transport->end_of(link);
+  if (end == LinkEnd::here) return false;
+  // Also where the transport knows, the control plane's word is awaited: the reason why the peer left comes before it.
+  if (end == LinkEnd::left && stuck_ns > kWithoutWordNs) return true;
+  return job_->control().presence(id_, members_[static_cast<std::size_t>(link.peer)]) != Presence::here;
+}
+
+Status CommunicatorImpl::look_for_departed(Execution* execution, std::int64_t stuck_ns) {
+  if (execution == nullptr || stuck_ns < kFirstLookNs) return {};
+  const std::int64_t now = now_ns();
+  if (now < next_look_ns_) return {};
+  next_look_ns_ = now + kBetweenLooksNs;
+  const Link* found = nullptr;
+  int peer = -1;
+  (void)execution->blocked_on(&peer, [&](const Link& link) {
+    if (!has_left(link, stuck_ns)) return false;
+    found = &link;
+    return true;
+  });
+  if (found == nullptr) return {};
+  if (departed_ != found) {
+    departed_ = found;
+    departed_since_ns_ = now;
+  }
+  if (now - departed_since_ns_ < kAfterDepartureNs) return {};
+  // It may have left right after its last message, which is here by now: look again, after its departure was seen.
+  for (int i = 0; i < kReadsAfterDeparture; ++i)
+    for (auto& transport : transports_)
+      if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
+  if (execution->can_move()) return {};
+  const std::string what = execution->blocked_on(&peer, [found](const Link& link) { return &link == found; });
+  if (peer < 0) return {};
+  return give_up({Code::peer_lost, Scope::communicator,
+                  (config_.name.empty() ? "" : config_.name + ": ") + departure_text(peer) + " while this rank waits, in call " +
+                      std::to_string(calls_) + ", " + execution->plan()->title + ", for " + what});
+}
+
+std::string CommunicatorImpl::departure_text(int peer) const {
+  const Presence presence = job_->control().presence(id_, members_[static_cast<std::size_t>(peer)]);
+  return describe(peer) + (presence == Presence::left_job ? " has left the job" : " has destroyed its communicator");
+}
+
+Status CommunicatorImpl::rest(Waiter& waiter, Execution* execution) {
   // Data that has arrived counts more than news of a failure: a rank may end orderly after its last message.
   if (failed_.load(std::memory_order_acquire)) {
     if (execution == &execution_ && execution_.advance() == Progress::moved) return {};
@@ -451,6 +507,7 @@ Status CommunicatorImpl::rest(Waiter& waiter, const Execution* execution) {
   const bool sleep = waiter.slow_round();
   const std::int64_t waited = waiter.waited_ns();
   if (waited > std::int64_t{config_.timeout_ms} * 1'000'000) return fail_here(timed_out(execution, waited));
+  if (Status there = look_for_departed(execution, waited); !there) return there;
   if (config_.on_idle != nullptr) config_.on_idle(config_.idle_context);
   if (!sleep) return {};
   std::uint32_t ticket = 0;
@@ -476,9 +533,19 @@ Status CommunicatorImpl::fail_here(Error error) {
   // Errors of a request leave the communicator as it is.
   if (error.scope == Scope::request) return tl::unexpected<Error>(std::move(error));
   // A broken connection may be the echo of another rank's end: its survivors close theirs. The control plane hears of
-  // the death itself, at the same time; its word goes first.
-  if (error.code == Code::peer_lost)
-    for (int i = 0; i < 20 && !failed_.load(std::memory_order_acquire); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  // the death itself, at about the same time; its word goes first. The same holds where the other rank has left.
+  if (error.code == Code::peer_lost) {
+    for (int i = 0; i < 100 && !failed_.load(std::memory_order_acquire); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int peer = 0; peer < ranks(); ++peer)
+      if (peer != rank_ && job_->control().presence(id_, members_[static_cast<std::size_t>(peer)]) != Presence::here) {
+        error.message = departure_text(peer) + "; " + error.message;
+        break;
+      }
+  }
+  return give_up(std::move(error));
+}
+
+Status CommunicatorImpl::give_up(Error error) {
   bool first = false;
   Failure failure{error.code, -1, error.message};
   {
@@ -513,7 +580,7 @@ Status CommunicatorImpl::finish() {
   while (outstanding()) {
     if (progress()) waiter.progressed();
     else if (!waiter.spin()) {
-      const RequestState* head = !collectives_.empty() ? collectives_.front() : messages_.front();
+      RequestState* head = !collectives_.empty() ? collectives_.front() : messages_.front();
       if (Status rested = rest(waiter, &head->execution); !rested) progress();
     }
   }

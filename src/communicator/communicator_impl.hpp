@@ -117,9 +117,16 @@ class CommunicatorImpl final : public Communicator {
   void match_self();
   Status wait_inside(RequestState* request);
   /// A wait in its slow phase: failures, deadline, idle callback, sleep. `execution`: what is waited for.
-  Status rest(Waiter& waiter, const Execution* execution);
+  Status rest(Waiter& waiter, Execution* execution);
+  /// The failure of an operation without progress for `stuck_ns` that waits for a rank which has left; ok if there is
+  /// none.
+  Status look_for_departed(Execution* execution, std::int64_t stuck_ns);
+  bool has_left(const Link& link, std::int64_t stuck_ns) const;
+  std::string departure_text(int peer) const;  // "rank 2 (host b, pid 7) has left the job"
   void serve_unopened();
+  /// Makes the communicator unusable, here and on its other ranks, unless it is already: then with the first cause.
   Status fail_here(Error error);
+  Status give_up(Error error);
   Error timed_out(const Execution* execution, std::int64_t waited_ns) const;
   std::string describe(int peer) const;
   void progress_thread_main();
@@ -171,6 +178,11 @@ class CommunicatorImpl final : public Communicator {
   std::uint32_t generation_ = fork_generation();
   std::uint64_t splits_ = 0;
   std::map<void*, std::uint32_t> registrations_;  // handle -> pages shared for it (share_pages), or 0
+
+  // look_for_departed
+  std::int64_t next_look_ns_ = 0;
+  const Link* departed_ = nullptr;      // whose peer was seen to have left,
+  std::int64_t departed_since_ns_ = 0;  // and when
 
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;  // guards failure_

@@ -124,6 +124,11 @@ CommunicatorImpl::~CommunicatorImpl() {
     progress_thread_.join();
   }
   if (job_ != nullptr) job_->remove(id_);
+  // The others hear that nothing more will come when all that was sent is on its way.
+  active_transports_.clear();
+  unopened_.clear();
+  transports_.clear();
+  if (job_ != nullptr) job_->control().leave(id_);
   for (auto& [handle, shared] : registrations_) {
     delete static_cast<char*>(handle);
     // The memory may be gone by now, which is an error only where tmkDeregister is called.

@@ -462,16 +462,17 @@ bool Execution::can_move() {
   return false;
 }
 
-std::string Execution::blocked_on(int* peer) const {
+std::string Execution::blocked_on(int* peer, const std::function<bool(const Link&)>& counts) const {
   *peer = -1;
+  const auto taken = [&counts](const Link* link) { return !counts || counts(*link); };
   const auto rank_text = [](const Link* link) { return "rank " + std::to_string(link->peer); };
   for (const Link* link : plan_->links)
-    if (!link->open) {
+    if (!link->open && taken(link)) {
       *peer = link->peer;
       return "a connection with " + rank_text(link);
     }
   for (std::size_t l = 0; l < pulled_.size() && draining_; ++l)
-    if (pulled_any_ && pulled_[l] != 0) {
+    if (pulled_any_ && pulled_[l] != 0 && taken(plan_->links[l])) {
       *peer = plan_->links[l]->peer;
       return rank_text(plan_->links[l]) + " to read this rank's buffer";
     }
@@ -489,6 +490,7 @@ std::string Execution::blocked_on(int* peer) const {
       Link& link = *plan_->links[operand.link];
       const bool source = o < step.sources;
       if (source ? link.in.arrived(plan_->tag) == RingEnd::Arrival::here : link.out.can_send()) continue;
+      if (!taken(&link)) continue;
       *peer = link.peer;
       return (source ? "a message from " : "room for a message to ") + rank_text(&link) + where;
     }

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -60,7 +61,8 @@ class Execution {
   const Plan* plan() const { return plan_; }
   const Error& error() const { return error_; }
   /// What it waits for, in words: "a message from rank 3 (lane 0, step 5 of 14, slice 2)". `peer`: that rank, or -1.
-  std::string blocked_on(int* peer) const;
+  /// `counts`, if any, chooses among the links that something is missing on; `peer` is -1 if it takes none.
+  std::string blocked_on(int* peer, const std::function<bool(const Link&)>& counts = {}) const;
 
  private:
   struct LaneState {

@@ -244,6 +244,14 @@ Status TcpTransport::progress() {
   return failure_;
 }
 
+LinkEnd TcpTransport::end_of(const Link& link) const {
+  const Channel& channel = *static_cast<const OwnedLink&>(link).owner;
+  if (channel.carrier == nullptr) return LinkEnd::unknown;
+  const Connection& connection = *static_cast<const Watched*>(channel.carrier)->connection;
+  if (connection.stage() == Connection::Stage::ready) return LinkEnd::here;
+  return connection.stage() == Connection::Stage::closed ? LinkEnd::left : LinkEnd::unknown;
+}
+
 void TcpTransport::step(int timeout_ms) {
   if (!epoll_) return;
   // Only connections with something committed, or with received messages whose credit is still to be told.

@@ -32,6 +32,7 @@ class TcpTransport final : public Transport {
   bool reaches(int peer, std::string* why = nullptr) const override;
   Result<Link*> connect(int peer, int channel) override;
   Status progress() override;
+  LinkEnd end_of(const Link& link) const override;
   void flush(Link& link) override;
   void wait_descriptors(std::vector<int>* fds) const override;
   /// "listen": addresses; "paths to rank N": the connections made so far.
