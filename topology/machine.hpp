@@ -20,8 +20,7 @@
 
 namespace tamaki {
 
-// ---- inside a host
-// ---------------------------------------------------------------------------------------------------
+// ---- inside a host -------------------------------------------------------------------------------------
 
 /// A part of a host: kind and index among the parts of that kind in HostKind.
 struct Part {
@@ -107,8 +106,7 @@ struct HostKind {
   bool operator==(const HostKind&) const = default;
 };
 
-// ---- between hosts
-// -----------------------------------------------------------------------------------------------------
+// ---- between hosts -------------------------------------------------------------------------------------
 
 /// Every NIC of every host behind one switch that does not block. Also the fabric of a single host.
 struct Crossbar {
@@ -137,7 +135,8 @@ struct LogicalAxis {
 
 /// Hosts at the points of a torus or mesh of any dimension, each with a router. Host number = row-major
 /// position (last dimension fastest) in the logical dimensions where there are such, else in the axes. A
-/// physical point that no host of the job is at has a router all the same (host_at() gives -1 there).
+/// physical point that no host of the job is at has a router all the same (hosts_at_points() gives -1
+/// there).
 struct Torus {
   enum class Routing : std::uint8_t {
     dimension_order,  // axis 0 first, the shorter way round (ties: upwards)
@@ -232,8 +231,7 @@ struct Graph {
 
 using Fabric = std::variant<Crossbar, Torus, LeafSpine, Graph>;
 
-// ---- the time model
-// ----------------------------------------------------------------------------------------------------
+// ---- the time model ------------------------------------------------------------------------------------
 
 /// Constants of the model of time. A message of b bytes over h links takes, alone in the machine,
 ///   startup_s + h * (latency of a link or hop) + b / (slowest of link, engine, injection, each times its
@@ -272,8 +270,7 @@ struct Notes {
   friend bool operator==(const Notes&, const Notes&) { return true; }
 };
 
-// ---- the machine
-// -------------------------------------------------------------------------------------------------------
+// ---- the machine ---------------------------------------------------------------------------------------
 
 /// Limits of a description, so that a hostile one is refused before it costs memory.
 inline constexpr std::int64_t kMostHosts = 200'000;   // Fugaku has 158,976
