@@ -62,12 +62,14 @@ struct Algorithm {
   /// extent names exactly the chunks that it moves, not just others that are as large when all blocks are
   /// equal. Proved by the verifier.
   bool uneven_safe = true;
-  /// Empty where the problem is supported, else the reason why not ("needs a power of two of ranks, has
-  /// 6").
-  std::string (*refuses)(const Problem&) = nullptr;
-  /// Rank `rank`'s part. Pure: same arguments, same program.
+  /// Builds other programs for other topologies of as many ranks: proved over many of them (verify/places.hpp).
+  bool uses_topology = false;
+  /// Empty where the problem is supported on this topology, else the reason why not ("needs a power of two of
+  /// ranks, has 6"). A topology of other than `ranks` ranks is one of which nothing is known.
+  std::string (*refuses)(const Topology&, const Problem&) = nullptr;
+  /// Rank `rank`'s part, where it does not refuse. Pure: same arguments, same program.
   Program (*build)(const Topology&, const Problem&, int rank) = nullptr;
-  ClosedForm (*closed_form)(const Problem&) = nullptr;
+  ClosedForm (*closed_form)(const Topology&, const Problem&) = nullptr;
 };
 
 /// All algorithms of algorithms.def, in its order.

@@ -22,6 +22,7 @@
 #include "schedule/json.hpp"
 #include "verify/interpreter.hpp"
 #include "verify/mutate.hpp"
+#include "verify/places.hpp"
 #include "verify/verify.hpp"
 
 namespace tamaki::tools {
@@ -30,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct VerifyArguments {
-  std::string collectives, algorithms, ranks, roots = "some", json, file;
+  std::string collectives, algorithms, ranks, topology, roots = "some", json, file;
   int mutants = 0, jobs = 0;
   std::uint64_t seed = 1;
   bool verbose = false;
@@ -43,7 +44,9 @@ receives; nothing gets stuck, nothing is read before it is written, no two acces
 in place, direct, in order and reproducible where the algorithm promises it.
 
 Without --ranks: 1..64 ranks and some counts up to 1,024, all roots of few ranks, with the lanes, radices and pieces
-that change the schedule. --mutants puts seeded faults into schedules of 2 to 6 ranks, one at a time, and counts those
+that change the schedule; and, for algorithms that depend on where the ranks are, tori and meshes with sides 1..7, hosts
+of equal and of different sizes, and rails, up to 512 ranks. --topology is one of torus:4x4x2, mesh:4x4, grid:4x4mx2:p6
+(m: does not wrap; p: ports), hosts:4+4+2, hosts:4x2:n2 (n: NUMA domains), rails:4x8, flat:8. --mutants puts seeded faults into schedules of 2 to 6 ranks, one at a time, and counts those
 that the proof rejects. One that it accepts is run by an interpreter that shares no code with the proof, in many
 orders: if that finds nothing, the mutant happens to mean the same ("equivalent", listed with --verbose); if it finds
 fault, the proof itself is wrong, which is said and ends with status 1.
@@ -52,6 +55,7 @@ Examples:
   tamaki verify
   tamaki verify --collective allreduce --algorithm ring --ranks 1..16,100
   tamaki verify --collective reduce --ranks 1..12 --roots all --mutants 500 --json report.json
+  tamaki verify --algorithm torus --topology torus:4x3x2
   tamaki verify --file schedule.json
 
 Exit status: 0 all proved, 1 findings, or a mutant that the proof should not have accepted, 2 wrong usage, 3 a file cannot
@@ -60,6 +64,12 @@ be read or written, or memory is short.)";
 struct Task {
   const Algorithm* algorithm = nullptr;
   Problem problem;
+  std::shared_ptr<const Place> place;  // null: all ranks on one host
+
+  Topology topology() const { return place ? place->topology : Topology::flat(problem.ranks); }
+  std::string text() const {
+    return describe(*algorithm, problem) + (place ? " on " + place->name : std::string());
+  }
 };
 
 struct Tally {  // of one algorithm
@@ -83,14 +93,31 @@ Result<std::vector<Task>> tasks_of(const VerifyArguments& a,
     if (!parsed) return pass(std::move(parsed));
     counts = std::move(*parsed);
   }
+  std::vector<std::shared_ptr<const Place>> places;
+  if (!a.topology.empty()) {
+    std::string error;
+    const Topology topology = parse_place(a.topology, &error);
+    if (!error.empty()) return fail(Code::invalid_argument, "--topology " + error);
+    places.push_back(std::make_shared<const Place>(Place{a.topology, topology}));
+  } else {
+    for (Place& place : proof_places(counts.empty() ? 512 : counts.back()))
+      if (counts.empty() || std::binary_search(counts.begin(), counts.end(), place.topology.ranks()))
+        places.push_back(std::make_shared<const Place>(std::move(place)));
+  }
   std::vector<Task> tasks;
   for (const Algorithm* algorithm : algorithms) {
+    if (algorithm->uses_topology || !a.topology.empty())
+      for (const auto& place : places)
+        for (const Problem& problem : problems_on(*algorithm, place->topology))
+          tasks.push_back({algorithm, problem, place});
+    if (!a.topology.empty()) continue;
     std::set<std::pair<int, int>> plain;  // (ranks, root) with no other wishes
     const auto add = [&](const Problem& problem) {
       const bool ordinary =
           problem.lanes == 1 && problem.radix == 2 && problem.pieces == 1 && problem.commutative;
       if (ordinary && !plain.emplace(problem.ranks, problem.root).second) return;
-      if (algorithm->refuses(problem).empty()) tasks.push_back({algorithm, problem});
+      if (algorithm->refuses(Topology::flat(problem.ranks), problem).empty())
+        tasks.push_back({algorithm, problem, nullptr});
     };
     const int most = counts.empty() ? 1024 : counts.back();
     std::set<int> seen;
@@ -121,7 +148,8 @@ std::string nobody_serves(const VerifyArguments& a, const std::vector<const Algo
     text += fmt::format(
         "{} {} {} on {}: {}", i == 0 ? ";" : ",", name_of(algorithms[i]->collective), algorithms[i]->name,
         ranks->front(),
-        algorithms[i]->refuses({.collective = algorithms[i]->collective, .ranks = ranks->front()}));
+        algorithms[i]->refuses(Topology::flat(ranks->front()),
+                               {.collective = algorithms[i]->collective, .ranks = ranks->front()}));
   return text;
 }
 
@@ -131,12 +159,12 @@ Status room_for(const Task& task) {
   constexpr std::uint64_t kBytesPerStep =
       256;  // unrolled for two slices, with its operands and what is noted of them
   if (task.problem.ranks <= kOrdinary) return {};
-  const Program first = task.algorithm->build(Topology::flat(task.problem.ranks), task.problem, 0);
+  const Program first = task.algorithm->build(task.topology(), task.problem, 0);
   std::uint64_t steps = 0;
   for (std::size_t lane = 0; lane < first.lanes.size(); ++lane)
     steps += static_cast<std::uint64_t>(expanded_steps(first, static_cast<std::int32_t>(lane)));
   return check_memory(steps * static_cast<std::uint64_t>(task.problem.ranks) * kBytesPerStep,
-                      "the proof of " + describe(*task.algorithm, task.problem));
+                      "the proof of " + task.text());
 }
 
 class Prover {
@@ -177,9 +205,9 @@ class Prover {
       Report report;
       Status status = room_for(task);
       try {
-        if (status) report = verify_algorithm(*task.algorithm, task.problem);
+        if (status) report = verify_algorithm(*task.algorithm, task.problem, {.topology = task.topology()});
       } catch (const std::bad_alloc&) {
-        status = fail(Code::out_of_memory, "no memory left at " + describe(*task.algorithm, task.problem));
+        status = fail(Code::out_of_memory, "no memory left at " + task.text());
       }
       const std::lock_guard lock(mutex_);
       if (!status && trouble_) trouble_ = std::move(status);
@@ -192,7 +220,7 @@ class Prover {
       tally.least = tally.least == 0 ? task.problem.ranks : std::min(tally.least, task.problem.ranks);
       tally.most = std::max(tally.most, task.problem.ranks);
       for (const Finding& finding : report.findings)
-        tally.findings.push_back(report.subject + ": " + text_of(finding));
+        tally.findings.push_back(task.text() + ": " + text_of(finding));
       ++done_;
       if (--tally.left == 0)
         show(task.algorithm, tally);
@@ -323,7 +351,8 @@ void try_mutants(const VerifyArguments& a, const std::vector<const Algorithm*>& 
     const auto turn = i / static_cast<std::int64_t>(algorithms.size());
     const auto kind = static_cast<MutationKind>(turn % kMutationKinds);
     const Task task{&algorithm,
-                    {.collective = algorithm.collective, .ranks = kRanks[turn / kMutationKinds % 5]}};
+                    {.collective = algorithm.collective, .ranks = kRanks[turn / kMutationKinds % 5]},
+                    nullptr};
     Result<std::vector<Program>> original = build_schedule(algorithm, task.problem);
     if (!original) continue;
     std::vector<Program> mutant = *original;
@@ -390,6 +419,9 @@ void add_verify(CLI::App& app, int* status) {
                         ->check(not_empty());
   auto* ranks = sub->add_option("--ranks", a->ranks, "numbers of ranks, e.g. 1..64,100 (the default set)")
                     ->check(not_empty());
+  auto* topology = sub->add_option("--topology", a->topology, "where the ranks are, instead of many places")
+                       ->check(not_empty())
+                       ->excludes(ranks);
   auto* roots = sub->add_option("--roots", a->roots, "some, or all of every number of ranks")
                     ->check(CLI::IsMember({"some", "all"}))
                     ->capture_default_str();
@@ -408,6 +440,7 @@ void add_verify(CLI::App& app, int* status) {
       ->excludes(collective)
       ->excludes(algorithm)
       ->excludes(ranks)
+      ->excludes(topology)
       ->excludes(roots)
       ->excludes(mutants);
   sub->add_flag("-v,--verbose", a->verbose, "list the mutants that mean the same");

@@ -51,7 +51,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks, radix = problem.radix;
   ClosedForm form = {.chunks_sent = p - 1, .chunks_received = p - 1};
   // The last rank's messages of two blocks or more all come in two parts.

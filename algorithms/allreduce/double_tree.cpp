@@ -46,7 +46,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const SecondTree second = problem.commutative ? best_second_tree(problem.ranks) : SecondTree::mirrored;
   const DoubleTreeCosts trees = double_tree_costs(problem.ranks, second, problem.pieces);
   const std::int64_t share = std::int64_t{problem.lanes} * problem.pieces;

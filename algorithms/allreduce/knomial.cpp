@@ -35,7 +35,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const TreeCosts tree = knomial_costs(problem.ranks, problem.radix, 0);
   const std::int64_t lanes = problem.lanes, moved = lanes * tree.neighbours;
   return {.rounds = tree.up + tree.down, .chunks_sent = moved, .chunks_received = moved, .chunks = lanes};

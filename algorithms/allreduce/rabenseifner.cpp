@@ -73,7 +73,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   const std::int64_t m = floor_power_of_two(p), lanes = problem.lanes;
   const bool folds = !is_power_of_two(p);

@@ -56,7 +56,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   const bool folds = !is_power_of_two(p);
   const std::int64_t rounds = ceil_log(floor_power_of_two(p), 2), lanes = problem.lanes;

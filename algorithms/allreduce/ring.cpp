@@ -36,7 +36,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const std::int64_t p = problem.ranks;
   const std::int64_t moved = 2 * (p - 1) * problem.lanes;
   return {

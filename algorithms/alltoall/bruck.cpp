@@ -101,7 +101,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   ClosedForm form;
   for (long long weight = 1; weight < p; weight *= problem.radix)

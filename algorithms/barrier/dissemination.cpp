@@ -31,7 +31,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   ClosedForm form;
   for (long long distance = 1; distance < problem.ranks; distance *= problem.radix)
     form.rounds += std::min<long long>(problem.radix - 1, (problem.ranks - 1) / distance);

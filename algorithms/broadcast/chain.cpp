@@ -31,7 +31,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const std::int64_t p = problem.ranks, chunks = problem.lanes * problem.pieces;
   if (p == 1) return {.chunks = chunks};
   return {

@@ -38,7 +38,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   return {.rounds = knomial_costs(p, problem.radix, problem.root).up,
           .chunks_sent = p > 1 ? widest_subtree(p, problem.radix, problem.root) : 0,

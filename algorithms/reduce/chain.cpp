@@ -40,7 +40,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const std::int64_t p = problem.ranks, pieces = problem.pieces, chunks = problem.lanes * pieces;
   if (p == 1) return {.chunks = chunks};
   const std::int64_t low = problem.root, high = p - 1 - problem.root;  // lengths of the two arms

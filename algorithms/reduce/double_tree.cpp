@@ -38,7 +38,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const std::int64_t share = std::int64_t{problem.lanes} * problem.pieces;
   if (problem.ranks == 1) return {.chunks = 2 * share};
   const DoubleTreeCosts trees =

@@ -39,7 +39,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const TreeCosts tree = knomial_costs(problem.ranks, problem.radix, problem.root);
   const std::int64_t lanes = problem.lanes;
   return {.rounds = tree.up,

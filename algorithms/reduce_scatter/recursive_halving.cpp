@@ -9,8 +9,8 @@
 namespace tamaki {
 namespace {
 
-std::string refuses(const Problem& problem) {
-  if (std::string reason = refuse_reordering(problem); !reason.empty()) return reason;
+std::string refuses(const Topology& topology, const Problem& problem) {
+  if (std::string reason = refuse_reordering(topology, problem); !reason.empty()) return reason;
   return is_power_of_two(problem.ranks)
              ? ""
              : "needs a power of two of ranks, has " + std::to_string(problem.ranks);
@@ -40,7 +40,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   return {.rounds = ceil_log(p, 2), .chunks_sent = p - 1, .chunks_received = p - 1};
 }

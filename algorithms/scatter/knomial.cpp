@@ -35,7 +35,7 @@ Program build(const Topology&, const Problem& problem, int rank) {
   return b.take();
 }
 
-ClosedForm closed_form(const Problem& problem) {
+ClosedForm closed_form(const Topology&, const Problem& problem) {
   const int p = problem.ranks;
   return {.rounds = knomial_costs(p, problem.radix, problem.root).down,
           .chunks_sent = p - 1,

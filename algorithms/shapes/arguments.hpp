@@ -27,7 +27,7 @@ constexpr int floor_power_of_two(int p) {
 }
 
 /// Reason why no algorithm can build this problem, with names, numbers and ranges; empty where one can.
-inline std::string refuse_bad_arguments(const Problem& problem) {
+inline std::string refuse_bad_arguments(const Topology&, const Problem& problem) {
   const auto bad = [](const char* name, int value, const std::string& range) {
     return std::string(name) + " is " + std::to_string(value) + ", must be " + range;
   };
@@ -41,8 +41,8 @@ inline std::string refuse_bad_arguments(const Problem& problem) {
 }
 
 /// The same, for algorithms that combine contributions in another order than that of the ranks.
-inline std::string refuse_reordering(const Problem& problem) {
-  if (std::string reason = refuse_bad_arguments(problem); !reason.empty()) return reason;
+inline std::string refuse_reordering(const Topology& topology, const Problem& problem) {
+  if (std::string reason = refuse_bad_arguments(topology, problem); !reason.empty()) return reason;
   if (!problem.commutative && problem.ranks > 1)
     return "combines out of rank order, and the operation is not commutative";
   return {};

@@ -10,16 +10,25 @@ namespace {
 
 constexpr std::uint64_t K = 1024, M = 1024 * K;
 
-/// Empty where `a` may serve the question, else why not.
-std::string refusal(const Algorithm& a, const Question& q, const Problem& problem) {
-  if (!q.commutative && !a.keeps_order && reduces(q.collective)) return "it changes the order of a non-commutative operation";
-  if (q.reproducible && reduces(q.collective) && !a.canonical) return "its bits depend on its steps, and `reproducible` is set";
-  if (q.pairwise && !a.pairwise_sizes) return "it needs to know the block sizes of all ranks";
-  if (q.uneven && !a.uneven_safe) return "it needs blocks of one size";
-  return a.refuses == nullptr ? std::string() : a.refuses(problem);
+/// Where the ranks are; nothing where nobody says.
+const Topology& topology_of(const Question& q) {
+  static const Topology nowhere;
+  return q.topology != nullptr ? *q.topology : nowhere;
 }
 
-/// One shot moves (p-1) n where two shots move 2n, but waits once instead of twice. Two ranks move as much either way.
+/// Empty where `a` may serve the question, else why not.
+std::string refusal(const Algorithm& a, const Question& q, const Problem& problem) {
+  if (!q.commutative && !a.keeps_order && reduces(q.collective))
+    return "it changes the order of a non-commutative operation";
+  if (q.reproducible && reduces(q.collective) && !a.canonical)
+    return "its bits depend on its steps, and `reproducible` is set";
+  if (q.pairwise && !a.pairwise_sizes) return "it needs to know the block sizes of all ranks";
+  if (q.uneven && !a.uneven_safe) return "it needs blocks of one size";
+  return a.refuses == nullptr ? std::string() : a.refuses(topology_of(q), problem);
+}
+
+/// One shot moves (p-1) n where two shots move 2n, but waits once instead of twice. Two ranks move as much
+/// either way.
 bool one_shot_wins(std::uint64_t n, std::uint64_t p) { return n * (p - 1) <= (p == 2 ? 16 * K : 8 * K); }
 
 /// The library's order of preference; the first that exists and may serve is taken.
@@ -32,19 +41,22 @@ std::vector<std::string_view> preferences(const Question& q) {
     case Collective::allreduce:
       if (local && !many)
         return one_shot_wins(n, p) ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
-                                    : std::vector<std::string_view>{"direct_two_shot", "ring"};
+                                   : std::vector<std::string_view>{"direct_two_shot", "ring"};
       if (n <= 8 * K) return {"recursive_doubling", "direct_one_shot", "ring"};
       if (n <= 512 * K) return {"rabenseifner", "double_binary_tree", "ring", "direct_two_shot"};
       return {"ring", "direct_two_shot"};
     case Collective::reduce:
       if (local && !many && n >= 64 * K) return {"direct", "knomial"};
-      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"}
+                         : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
     case Collective::broadcast:
       if (local && !many) return {"direct", "knomial"};
-      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"}
+                         : std::vector<std::string_view>{"double_binary_tree", "chain", "direct"};
     case Collective::allgather:
       if (local && !many) return {"direct", "ring"};
-      return n <= 64 * K ? std::vector<std::string_view>{"bruck", "direct"} : std::vector<std::string_view>{"ring", "direct"};
+      return n <= 64 * K ? std::vector<std::string_view>{"bruck", "direct"}
+                         : std::vector<std::string_view>{"ring", "direct"};
     case Collective::reduce_scatter:
       if (local && !many) return {"direct", "pairwise"};
       return n <= 64 * K ? std::vector<std::string_view>{"recursive_halving", "pairwise", "direct"}
@@ -52,12 +64,14 @@ std::vector<std::string_view> preferences(const Question& q) {
     case Collective::gather:
     case Collective::scatter:
       if (local && !many) return {"direct", "knomial"};
-      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"} : std::vector<std::string_view>{"direct"};
+      return n <= 64 * K ? std::vector<std::string_view>{"knomial", "direct"}
+                         : std::vector<std::string_view>{"direct"};
     case Collective::alltoall:
       if (local && !many) return {"direct", "pairwise"};
       return n / p <= 1 * K ? std::vector<std::string_view>{"bruck", "pairwise", "direct"}
                             : std::vector<std::string_view>{"pairwise", "direct"};
-    default: return {"dissemination"};
+    default:
+      return {"dissemination"};
   }
 }
 
@@ -82,8 +96,9 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
   const std::string_view whole = text;
   std::vector<SizeRule> rules;
   const auto wrong = [&](std::string_view part, const std::string& why) {
-    return fail(Code::invalid_argument, "rules \"" + std::string(whole) + "\" for " + std::string(name_of(collective)) + ": \"" +
-                                            std::string(part) + "\": " + why);
+    return fail(Code::invalid_argument, "rules \"" + std::string(whole) + "\" for " +
+                                            std::string(name_of(collective)) + ": \"" + std::string(part) +
+                                            "\": " + why);
   };
   while (!text.empty()) {
     const auto comma = text.find(',');
@@ -125,12 +140,14 @@ Result<Choice> select(const Question& q) {
       if (q.bytes < rule.from || q.bytes >= rule.to) continue;
       std::string name = rule.algorithm;
       if (q.collective == Collective::allreduce && name == "direct")
-        name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot" : "direct_two_shot";
+        name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot"
+                                                                           : "direct_two_shot";
       choice.algorithm = find_algorithm(q.collective, name);
       if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
-        return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " + std::string(name_of(q.collective)) +
-                                             " of " + std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) +
-                                             " ranks: " + why);
+        return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " +
+                                             std::string(name_of(q.collective)) + " of " +
+                                             std::to_string(q.bytes) + " bytes on " +
+                                             std::to_string(q.ranks) + " ranks: " + why);
       return choice;
     }
   for (std::string_view name : preferences(q)) {
@@ -149,8 +166,8 @@ Result<Choice> select(const Question& q) {
     }
     reasons += (reasons.empty() ? "" : "; ") + std::string(a->name) + ": " + why;
   }
-  return fail(Code::invalid_usage, "no algorithm serves this " + std::string(name_of(q.collective)) + " on " +
-                                       std::to_string(q.ranks) + " ranks: " + reasons);
+  return fail(Code::invalid_usage, "no algorithm serves this " + std::string(name_of(q.collective)) +
+                                       " on " + std::to_string(q.ranks) + " ranks: " + reasons);
 }
 
 }  // namespace tamaki

@@ -42,13 +42,14 @@ class Prover {
       say(fmt::format("no such problem: {} ranks, root {}", problem_.ranks, problem_.root));
       return std::move(report_);
     }
-    if (const std::string reason = algorithm_.refuses ? algorithm_.refuses(problem_) : std::string();
+    const Topology topology =
+        options_.topology.ranks() == problem_.ranks ? options_.topology : Topology::flat(problem_.ranks);
+    if (const std::string reason =
+            algorithm_.refuses ? algorithm_.refuses(topology, problem_) : std::string();
         !reason.empty()) {
       say("the algorithm refuses this problem: " + reason);
       return std::move(report_);
     }
-    const Topology topology =
-        options_.topology.ranks() == problem_.ranks ? options_.topology : Topology::flat(problem_.ranks);
     return run(build_all(algorithm_, topology, problem_));
   }
 
@@ -167,30 +168,39 @@ std::vector<Problem> default_problems(const Algorithm& algorithm, int max_ranks)
   for (int p : {65, 96, 127, 128, 129, 255, 256, 257, 512, 768, 1000, 1023, 1024})
     if (p <= max_ranks) counts.push_back(p);
   std::vector<Problem> problems;
-  for (int p : counts) {
-    const auto add = [&](Problem problem, const Problem* differs_from) {
-      if (algorithm.refuses && !algorithm.refuses(problem).empty()) return;
-      if (differs_from != nullptr && (!algorithm.refuses || algorithm.refuses(*differs_from).empty())) {
-        // A wish that the algorithm ignores gives the same programs again.
-        const Topology topology = Topology::flat(p);
-        if (algorithm.build(topology, problem, 0) == algorithm.build(topology, *differs_from, 0) &&
-            algorithm.build(topology, problem, p - 1) == algorithm.build(topology, *differs_from, p - 1))
-          return;
-      }
-      problems.push_back(problem);
-    };
-    for (int root : roots_of(algorithm, p)) {
-      const Problem plain{.collective = algorithm.collective, .ranks = p, .root = root};
-      add(plain, nullptr);
-      Problem other = plain;
-      other.commutative = false;
-      if (reduces(algorithm.collective) && algorithm.keeps_order) add(other, &plain);
-      if (p > 64 || (p > 16 && p % 4 != 0) || (root != 0 && p > 8)) continue;
-      for (int lanes : {2, 3, 4, 8}) other = plain, other.lanes = lanes, add(other, &plain);
-      for (int radix : {3, 4, 8}) other = plain, other.radix = radix, add(other, &plain);
-      for (int pieces : {2, 3, 8}) other = plain, other.pieces = pieces, add(other, &plain);
-      other = plain, other.lanes = 2, other.radix = 4, other.pieces = 2, add(other, &plain);
+  for (int p : counts)
+    for (Problem& problem : problems_on(algorithm, Topology::flat(p))) problems.push_back(problem);
+  return problems;
+}
+
+std::vector<Problem> problems_on(const Algorithm& algorithm, const Topology& topology) {
+  const int p = topology.ranks();
+  std::vector<Problem> problems;
+  const auto refuses = [&](const Problem& problem) {
+    return algorithm.refuses && !algorithm.refuses(topology, problem).empty();
+  };
+  const auto add = [&](Problem problem, const Problem* differs_from) {
+    if (refuses(problem)) return;
+    if (differs_from != nullptr && !refuses(*differs_from)) {
+      // A wish that the algorithm ignores gives the same programs again.
+      if (algorithm.build(topology, problem, 0) == algorithm.build(topology, *differs_from, 0) &&
+          algorithm.build(topology, problem, p - 1) == algorithm.build(topology, *differs_from, p - 1))
+        return;
     }
+    problems.push_back(problem);
+  };
+  for (int root : roots_of(algorithm, p)) {
+    const Problem plain{.collective = algorithm.collective, .ranks = p, .root = root};
+    add(plain, nullptr);
+    Problem other = plain;
+    other.commutative = false;
+    if (reduces(algorithm.collective) && algorithm.keeps_order) add(other, &plain);
+    if (p > 64 || (p > 16 && p % 4 != 0) || (root != 0 && p > 8)) continue;
+    if (topology != Topology::flat(p) && p > 8) continue;  // there are many topologies
+    for (int lanes : {2, 3, 4, 8}) other = plain, other.lanes = lanes, add(other, &plain);
+    for (int radix : {3, 4, 8}) other = plain, other.radix = radix, add(other, &plain);
+    for (int pieces : {2, 3, 8}) other = plain, other.pieces = pieces, add(other, &plain);
+    other = plain, other.lanes = 2, other.radix = 4, other.pieces = 2, add(other, &plain);
   }
   return problems;
 }

@@ -89,5 +89,7 @@ std::string describe(const Algorithm& algorithm, const Problem& problem);
 /// `max_ranks`; all roots of few ranks and some of many; lanes, radices and pieces where they change the
 /// programs. Those that the algorithm refuses are left out.
 std::vector<Problem> default_problems(const Algorithm& algorithm, int max_ranks);
+/// The part of them that has the ranks of `topology`, where the algorithm serves that topology.
+std::vector<Problem> problems_on(const Algorithm& algorithm, const Topology& topology);
 
 }  // namespace tamaki

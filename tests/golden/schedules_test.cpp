@@ -14,6 +14,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "schedule/print.hpp"
+#include "support/serving.hpp"
 
 namespace tamaki {
 namespace {
@@ -26,10 +27,11 @@ std::string file_name(const Algorithm& a) {
 
 std::string schedule_text(const Algorithm& algorithm) {
   const Problem problem{.collective = algorithm.collective, .ranks = 4};
-  if (const std::string reason = algorithm.refuses(problem); !reason.empty())
+  const Topology topology = test::serving_topology(algorithm);
+  if (const std::string reason = algorithm.refuses(topology, problem); !reason.empty())
     return "refused: " + reason + "\n";
   std::vector<Program> programs;
-  for (int r = 0; r < 4; ++r) programs.push_back(algorithm.build(Topology::flat(4), problem, r));
+  for (int r = 0; r < 4; ++r) programs.push_back(algorithm.build(topology, problem, r));
   return print(programs);
 }
 

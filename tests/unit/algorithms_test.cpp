@@ -12,6 +12,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "support/counts.hpp"
+#include "support/serving.hpp"
 #include "verify/interpreter.hpp"
 
 namespace tamaki {
@@ -61,7 +62,7 @@ std::vector<Problem> problems(const Algorithm& algorithm) {
                                    .lanes = lanes,
                                    .radix = radix,
                                    .pieces = pieces};
-          if (!algorithm.refuses(problem).empty()) continue;
+          if (!algorithm.refuses(Topology::flat(problem.ranks), problem).empty()) continue;
           std::vector<Program> programs = build_all(algorithm, problem);
           if (std::find(seen.begin(), seen.end(), programs) != seen.end()) continue;
           seen.push_back(std::move(programs));
@@ -112,7 +113,7 @@ TEST_P(EveryAlgorithm, keepsItsClosedForm) {
   const Algorithm& algorithm = *GetParam();
   for (const Problem& problem : problems(algorithm)) {
     const std::vector<Program> programs = build_all(algorithm, problem);
-    const ClosedForm promised = algorithm.closed_form(problem);
+    const ClosedForm promised = algorithm.closed_form(Topology::flat(problem.ranks), problem);
     const test::Counts counted = test::count(programs);
     EXPECT_EQ(promised.rounds, counted.rounds) << text_of(problem);
     EXPECT_EQ(promised.chunks_sent, counted.chunks_sent) << text_of(problem);
@@ -141,21 +142,23 @@ TEST_P(EveryAlgorithm, isAPureFunctionAndNamesItself) {
 
 TEST_P(EveryAlgorithm, refusesNonsenseWithNamesAndRanges) {
   const Algorithm& algorithm = *GetParam();
+  const Topology topology = test::serving_topology(algorithm);
   Problem problem = {.collective = algorithm.collective, .ranks = 4};
-  EXPECT_EQ(algorithm.refuses(problem), "");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "");
   problem.root = 4;
-  EXPECT_EQ(algorithm.refuses(problem), "root is 4, must be 0..3");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "root is 4, must be 0..3");
   problem = {.collective = algorithm.collective, .ranks = 0};
-  EXPECT_EQ(algorithm.refuses(problem), "ranks is 0, must be 1..65535");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "ranks is 0, must be 1..65535");
   problem = {.collective = algorithm.collective, .ranks = 4, .lanes = 0};
-  EXPECT_EQ(algorithm.refuses(problem), "lanes is 0, must be 1..1024");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "lanes is 0, must be 1..1024");
   problem = {.collective = algorithm.collective, .ranks = 4, .radix = 1};
-  EXPECT_EQ(algorithm.refuses(problem), "radix is 1, must be 2 or more");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "radix is 1, must be 2 or more");
   problem = {.collective = algorithm.collective, .ranks = 4, .pieces = 0};
-  EXPECT_EQ(algorithm.refuses(problem), "pieces is 0, must be 1 or more");
+  EXPECT_EQ(algorithm.refuses(topology, problem), "pieces is 0, must be 1 or more");
   if (reduces(algorithm.collective)) {
     problem = {.collective = algorithm.collective, .ranks = 4, .commutative = false};
-    EXPECT_EQ(algorithm.refuses(problem).empty(), algorithm.keeps_order) << algorithm.refuses(problem);
+    EXPECT_EQ(algorithm.refuses(topology, problem).empty(), algorithm.keeps_order)
+        << algorithm.refuses(topology, problem);
   }
 }
 
@@ -171,8 +174,7 @@ TEST(Interpreter, noticesMutations) {
   const auto notices = [](std::vector<Program> programs, const auto& mutate) {
     mutate(programs);
     for (std::uint64_t seed = 1; seed <= 50; ++seed)
-      if (!interpret(programs,
-                           {.in_place = true, .keeps_order = true, .canonical = true, .seed = seed})
+      if (!interpret(programs, {.in_place = true, .keeps_order = true, .canonical = true, .seed = seed})
                .empty())
         return true;
     return false;
@@ -213,7 +215,7 @@ TEST(Algorithms, everyCollectiveHasItsChoices) {
       if (algorithm->collective != collective) continue;
       bool all = true;
       for (int p = 1; p <= 64; ++p)
-        all &= algorithm->refuses({.collective = collective, .ranks = p}).empty();
+        all &= algorithm->refuses(Topology::flat(p), {.collective = collective, .ranks = p}).empty();
       any_ranks |= all;
       ordered |= all && algorithm->keeps_order;
       canonical |= all && algorithm->canonical;
@@ -259,15 +261,16 @@ TEST(Algorithms, nameSizesThatTheirRankKnows) {
 TEST(Algorithms, buildsOneRankOfThirteenThousand) {
   constexpr int p = 13'824;
   for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->uses_topology) continue;  // places_test.cpp
     const Problem problem = {.collective = algorithm->collective, .ranks = p, .lanes = 2, .pieces = 4};
-    if (!algorithm->refuses(problem).empty()) continue;
+    if (!algorithm->refuses(Topology::flat(problem.ranks), problem).empty()) continue;
     const Program program = algorithm->build({}, problem, 7);
     const std::string name(algorithm->name);
     const bool to_everybody =
         name.starts_with("direct") || name == "pairwise" || program.collective == Collective::alltoall;
     EXPECT_LE(program.operands.size(), to_everybody ? 8 * p : 400)
         << name_of(algorithm->collective) << " " << name;
-    EXPECT_GT(algorithm->closed_form(problem).rounds, 0);
+    EXPECT_GT(algorithm->closed_form(Topology::flat(problem.ranks), problem).rounds, 0);
   }
 }
 

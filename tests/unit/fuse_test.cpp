@@ -194,7 +194,7 @@ TEST(Fuse, everyAlgorithmTakenApartIsPutTogetherAgain) {
       if (algorithm->collective == Collective::barrier)
         continue;  // reads scratch that holds nothing, on purpose
       const Problem problem{.collective = algorithm->collective, .ranks = p};
-      if (!algorithm->refuses(problem).empty()) continue;
+      if (!algorithm->refuses(Topology::flat(problem.ranks), problem).empty()) continue;
       std::vector<Program> fused;
       for (int r = 0; r < p; ++r) {
         const Program whole = unrolled(algorithm->build(Topology::flat(p), problem, r));

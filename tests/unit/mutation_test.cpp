@@ -34,7 +34,7 @@ std::vector<Problem> problems(const Algorithm& algorithm) {
     const bool rooted = q.collective == Collective::reduce || q.collective == Collective::broadcast ||
                         q.collective == Collective::gather || q.collective == Collective::scatter;
     if (!rooted) q.root = 0;
-    if (algorithm.refuses(q).empty()) all.push_back(q);
+    if (algorithm.refuses(Topology::flat(q.ranks), q).empty()) all.push_back(q);
   }
   return all;
 }

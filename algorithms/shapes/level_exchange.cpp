@@ -1,0 +1,144 @@
+#include "algorithms/shapes/level_exchange.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "algorithms/shapes/ring_stage.hpp"
+
+namespace tamaki {
+namespace {
+
+/// Chunks of a part at each level.
+std::vector<int> widths_of(const std::vector<int>& owners) {
+  std::vector<int> widths(owners.size(), 1);
+  for (std::size_t k = owners.size() - 1; k > 0; --k) widths[k - 1] = widths[k] * owners[k];
+  return widths;
+}
+
+}  // namespace
+
+Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem,
+                        int rank) {
+  const std::vector<int> owners = hierarchy.owners(), widths = widths_of(owners);
+  const int depth = hierarchy.levels(), last = depth - 1;
+  Builder b({.algorithm = std::string(name),
+             .collective = Collective::allreduce,
+             .ranks = problem.ranks,
+             .rank = rank,
+             .chunks = widths[0] * owners[0],
+             .max_width = widths[0]});
+  const std::vector<Level> levels = hierarchy.levels_of(rank);
+  std::vector<Builder::LaneBuilder> up, down;
+  for (int k = 0; k < depth; ++k) up.push_back(b.lane());
+  for (int k = 0; k < last; ++k) down.push_back(b.lane());
+  if (problem.ranks == 1) up[0].copy(in(0), out(0), {.finish = true});
+
+  int finishing = 0;  // the level that adds the last contributions
+  for (int k = 0; k < static_cast<int>(levels.size()); ++k)
+    if (!levels[k].alone()) finishing = k;
+  HeldIn held = HeldIn::input;
+  std::vector<int> begin(1, 0);  // of the range that a level works on
+  std::vector<StepId> after;     // what made it: one step, or none
+  for (int k = 0; k < static_cast<int>(levels.size()); ++k) {
+    const Level& level = levels[k];
+    const int width = widths[k];
+    const auto part = [&](int owner) { return begin[k] + owner * width; };
+    const auto place = [&](int owner) {
+      return held == HeldIn::input ? in(part(owner)) : out(part(owner));
+    };
+    begin.push_back(part(level.own));
+    if (level.alone()) continue;
+    const Finish finish = k == finishing ? Finish::yes : Finish::no;
+    if (k == last) {
+      const int size = static_cast<int>(level.members.size());
+      const RingStage ring = {.size = size,
+                              .own = level.own,
+                              .next = level.members[(level.own + 1) % size],
+                              .previous = level.members[(level.own + size - 1) % size],
+                              .begin = begin[k],
+                              .width = width,
+                              .after = after};
+      ring_reduce_scatter(up[k], ring, held, finish);
+      after = {ring_allgather(up[k], ring)};
+      break;
+    }
+    for (int owner : targets_of(level.own, level.owners))
+      up[k].send(place(owner), to(level.members[owner]), {.width = width, .after = after});
+    if (!level.owns()) continue;
+    std::vector<Operand> sources;
+    for (int m = 0; m < static_cast<int>(level.members.size()); ++m)
+      sources.push_back(m == level.own ? place(level.own) : from(level.members[m]));
+    after = {up[k].step(sources, std::vector{out(part(level.own))},
+                        {.width = width, .finish = finish == Finish::yes, .after = after})};
+    held = HeldIn::output;
+  }
+  for (int k = std::min(static_cast<int>(levels.size()), last) - 1; k >= 0; --k) {
+    const Level& level = levels[k];
+    if (level.alone()) continue;
+    const int width = widths[k], size = static_cast<int>(level.members.size());
+    StepId done{};
+    if (level.owns()) {
+      const Operand mine = out(begin[k + 1]);
+      std::vector<Operand> places;
+      for (int i = 1; i < size; ++i)
+        places.push_back(to(level.members[(level.own + i) % size], mine, depth + k));
+      done = down[k].step(std::vector{mine}, places, {.width = width, .after = after});
+    }
+    for (int i = 1; i < size; ++i) {
+      const int owner = (level.own - i + size) % size;
+      if (owner >= level.owners) continue;
+      done = down[k].recv(from(level.members[owner], depth + k), out(begin[k] + owner * width),
+                          {.width = width});
+    }
+    after = {done};
+  }
+  return b.take();
+}
+
+ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem) {
+  const std::vector<int> owners = hierarchy.owners(), widths = widths_of(owners);
+  const int p = problem.ranks, last = hierarchy.levels() - 1;
+  std::vector<std::vector<Level>> levels;
+  for (int r = 0; r < p; ++r) levels.push_back(hierarchy.levels_of(r));
+  std::vector<std::int64_t> at(static_cast<std::size_t>(p), 0), sent = at, received = at;
+  // Calls body(rank, level) once for each group of level k: for the group's first member.
+  const auto each_group = [&](int k, const auto& body) {
+    for (int r = 0; r < p; ++r)
+      if (static_cast<int>(levels[r].size()) > k && levels[r][k].own == 0 && !levels[r][k].alone())
+        body(levels[r][k]);
+  };
+  const auto times = [&](const Level& level) {
+    std::vector<std::int64_t> start;
+    for (int m : level.members) start.push_back(at[m]);
+    return start;
+  };
+  const auto set = [&](const Level& level, const std::vector<std::int64_t>& done) {
+    for (std::size_t i = 0; i < level.members.size(); ++i) at[level.members[i]] = done[i];
+  };
+  for (int k = 0; k < last; ++k)
+    each_group(k, [&](const Level& level) {
+      set(level, time_to_owners(times(level), level.owners));
+      const int size = static_cast<int>(level.members.size());
+      for (int m = 0; m < size; ++m) {  // there, and back
+        const std::int64_t others = level.owners - (m < level.owners),
+                           owned = m < level.owners ? size - 1 : 0;
+        sent[level.members[m]] += (others + owned) * widths[k];
+        received[level.members[m]] += (others + owned) * widths[k];
+      }
+    });
+  each_group(last, [&](const Level& level) {
+    const std::int64_t size = std::ssize(level.members), moved = 2 * (size - 1);
+    std::vector<std::int64_t> start = times(level);
+    const std::int64_t slowest = *std::max_element(start.begin(), start.end());
+    set(level, std::vector<std::int64_t>(start.size(), slowest + moved));
+    for (int m : level.members) sent[m] += moved, received[m] += moved;
+  });
+  for (int k = last - 1; k >= 0; --k)
+    each_group(k, [&](const Level& level) { set(level, time_from_owners(times(level), level.owners)); });
+  return {.rounds = *std::max_element(at.begin(), at.end()),
+          .chunks_sent = *std::max_element(sent.begin(), sent.end()),
+          .chunks_received = *std::max_element(received.begin(), received.end()),
+          .chunks = std::int64_t{widths[0]} * owners[0]};
+}
+
+}  // namespace tamaki

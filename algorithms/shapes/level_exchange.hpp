@@ -1,0 +1,18 @@
+#pragma once
+// Allreduce level by level: inside the groups everyone sends each owner its part at once; across the groups
+// of the last level the owners' rings carry on; then the results go back down.
+
+#include <string_view>
+
+#include "algorithms/shapes/levels.hpp"
+#include "schedule/builder.hpp"
+
+namespace tamaki {
+
+/// The program of `rank`. Every level has lanes of its own, so that slices are in different levels at the
+/// same time.
+Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem,
+                        int rank);
+ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem);
+
+}  // namespace tamaki

@@ -1,0 +1,154 @@
+// Algorithms that depend on where the ranks are, over many topologies: proved, held against their closed
+// forms, and run by the interpreter.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "algorithms/shapes/torus.hpp"
+#include "support/counts.hpp"
+#include "verify/interpreter.hpp"
+#include "verify/places.hpp"
+#include "verify/verify.hpp"
+
+namespace tamaki {
+namespace {
+
+/// More are proved by `tamaki verify`.
+constexpr int kMostRanks = 16;
+
+std::vector<const Algorithm*> placed_algorithms() {
+  std::vector<const Algorithm*> placed;
+  for (const Algorithm* algorithm : all_algorithms())
+    if (algorithm->uses_topology) placed.push_back(algorithm);
+  return placed;
+}
+
+class EveryPlace : public testing::TestWithParam<const Algorithm*> {
+ protected:
+  /// body(place, problem, programs) for everything that the algorithm serves; false ends it.
+  template <class Body>
+  void each_problem(const Body& body) const {
+    int served = 0;
+    for (const Place& place : proof_places(kMostRanks))
+      for (const Problem& problem : problems_on(*GetParam(), place.topology)) {
+        ++served;
+        std::vector<Program> programs;
+        for (int r = 0; r < problem.ranks; ++r)
+          programs.push_back(GetParam()->build(place.topology, problem, r));
+        body(place, problem, programs);
+        if (HasFatalFailure()) return;
+      }
+    EXPECT_GE(served, 5);
+  }
+};
+
+TEST_P(EveryPlace, isProved) {
+  each_problem([&](const Place& place, const Problem& problem, const std::vector<Program>& programs) {
+    const Report report = verify_programs(*GetParam(), problem, programs, {.topology = place.topology});
+    ASSERT_TRUE(report.ok()) << place.name << ": " << report.text();
+  });
+}
+
+TEST_P(EveryPlace, keepsItsClosedForm) {
+  each_problem([&](const Place& place, const Problem& problem, const std::vector<Program>& programs) {
+    const ClosedForm promised = GetParam()->closed_form(place.topology, problem);
+    const test::Counts counted = test::count(programs);
+    const std::string text = place.name + ": " + describe(*GetParam(), problem);
+    ASSERT_EQ(promised.rounds, counted.rounds) << text;
+    ASSERT_EQ(promised.chunks_sent, counted.chunks_sent) << text;
+    ASSERT_EQ(promised.chunks_received, counted.chunks_received) << text;
+    ASSERT_EQ(promised.chunks, programs[0].chunks) << text;
+  });
+}
+
+/// The second opinion, which shares no code with the proof.
+TEST_P(EveryPlace, isRightWhenInterpreted) {
+  each_problem([&](const Place& place, const Problem& problem, const std::vector<Program>& programs) {
+    if (problem.ranks > 16) return;
+    ASSERT_EQ(second_opinion(*GetParam(), problem, programs), "")
+        << place.name << ": " << describe(*GetParam(), problem);
+  });
+}
+
+/// Another topology of the same size, or none, is refused or served; never followed out of bounds.
+TEST_P(EveryPlace, refusesWhatItDoesNotKnow) {
+  for (const Topology& topology : {Topology{}, Topology::flat(3)}) {
+    const Problem problem{.collective = GetParam()->collective, .ranks = 4};
+    if (!GetParam()->refuses(topology, problem).empty()) continue;
+    for (int r = 0; r < 4; ++r) EXPECT_EQ(GetParam()->build(topology, problem, r).ranks, 4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placed, EveryPlace, testing::ValuesIn(placed_algorithms()), [](const auto& a) {
+  return std::string(name_of(a.param->collective)) + "_" + std::string(a.param->name);
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryPlace);
+
+/// Cost of a build is that of the rank's own steps: machines of the sizes that this is for.
+TEST(Placed, onRanksOfLargeMachinesStaySmall) {
+  struct {
+    const char *algorithm, *place;
+    std::size_t steps;
+    double efficiency;  // of the ideal: all ports busy all the time
+  } cases[] = {{"torus", "torus:48x6x48:p6", 700, 0.95},  {"torus", "torus:24x23x24", 700, 0.95},
+               {"torus", "torus:8x8x8", 40, 1.0},         {"torus", "torus:13824", 12, 1.0},
+               {"torus", "torus:48x6x48:p1", 20, 1.0},    {"torus", "torus:24x2x24x2x3x2:p6", 2000, 0.75},
+               {"hierarchical", "hosts:1728x8", 40, 0.0}, {"rail", "rails:100x8", 40, 0.0}};
+  for (const auto& c : cases) {
+    std::string error;
+    const Topology topology = parse_place(c.place, &error);
+    ASSERT_EQ(error, "");
+    const Algorithm* algorithm = find_algorithm(Collective::allreduce, c.algorithm);
+    const Problem problem{.ranks = topology.ranks()};
+    const Program program = algorithm->build(topology, problem, topology.ranks() / 3);
+    EXPECT_LE(program.steps.size(), c.steps) << c.algorithm << " " << c.place;
+    if (c.efficiency == 0.0) continue;
+    const Grid grid(topology);
+    const TorusPlan plan = torus_plan(grid, TorusParts::both, 1);
+    const std::int64_t span = torus_rounds(plan, [&](const TorusTask& task) {
+      const TorusStream& stream = plan.streams[task.stream];
+      return std::int64_t{TorusPlan::width(grid, stream, task.stage)} *
+             (grid.size(stream.order[task.stage]) - 1);
+    });
+    const double ideal = 2.0 * (grid.points() - 1) * static_cast<double>(plan.streams.size()) / plan.lanes;
+    EXPECT_GE(ideal / static_cast<double>(span), c.efficiency) << c.place;
+  }
+}
+
+/// On a torus of equal sides the rounds are those of the paper: all streams go in step.
+TEST(Placed, torusOfEqualSidesTakesTheRoundsOfTheBucket) {
+  for (const char* place :
+       {"torus:8x8x8", "torus:5x5", "torus:2x2x2", "torus:7", "torus:3x3x3x3"}) {
+    std::string error;
+    const Topology topology = parse_place(place, &error);
+    const ClosedForm form =
+        find_algorithm(Collective::allreduce, "torus")->closed_form(topology, {.ranks = topology.ranks()});
+    int rounds = 0;
+    for (const GridDimension& d : topology.grid) rounds += 2 * (d.size - 1);
+    EXPECT_EQ(form.rounds, rounds) << place;
+    EXPECT_EQ(form.chunks, std::int64_t{topology.ranks()} * topology.ports) << place;
+  }
+}
+
+TEST(Places, textIsReadOrItsFaultNamed) {
+  std::string error;
+  const auto read = [&](const char* text) { return parse_place(text, &error); };
+  EXPECT_EQ(read("torus:4x3x2"), Topology::torus({{4, true}, {3, true}, {2, true}}, 5));
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(read("grid:4x3m:p2"), Topology::torus({{4, true}, {3, false}}, 2));
+  EXPECT_EQ(read("rails:3x2"), Topology::rails(3, 2));
+  EXPECT_EQ(read("hosts:2+1"), hosts_of({2, 1}));
+  EXPECT_EQ(read("hosts:2x4:n2"), hosts_of({4, 4}, 2));
+  EXPECT_EQ(read("flat:5"), Topology::flat(5));
+  for (const char* bad :
+       {"", "torus", "torus:", "torus:4x", "torus:0", "torus:70000", "torus:300x300", "torus:4:n2",
+        "hosts:2:p1", "hosts:1x2x3", "ring:4", "flat:2x2", "torus:4:p", "torus:4:p0", "mesh:4m"}) {
+    read(bad);
+    EXPECT_NE(error.find(std::string("\"") + bad + "\" is no topology"), std::string::npos)
+        << bad << ": " << error;
+  }
+}
+
+}  // namespace
+}  // namespace tamaki
