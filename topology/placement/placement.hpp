@@ -31,8 +31,10 @@ struct Placement {
 
 /// How consecutive ranks are laid over hosts.
 enum class RankOrder : std::uint8_t {
-  by_slot,  // fill a host, then the next
-  by_host,  // one rank a host, round and round
+  by_slot,                  // fill a host, then the next
+  by_host,                  // one rank a host, round and round
+  first_dimension_fastest,  // fill a host, then the next along X, then Y, then Z: Fujitsu MPI's own order
+                            // on a torus
 };
 
 /// `ranks` ranks on the machine's hosts in host order; each host takes its slots. Slot s of a host with as
