@@ -1,6 +1,7 @@
 #pragma once
-// The programs of all ranks as the simulation walks them: one small record a stored step, loops kept as loops,
-// pairs of ranks and channels as numbered FIFOs.
+// The programs of all ranks as the simulation walks them: one small record a stored step, loops kept as loops.
+// A step names FIFOs by their place in the list of those of its rank, so that ranks that do the same share one
+// shape: 13,824 ranks of a ring are one shape and a list of two FIFOs each.
 
 #include <cstdint>
 #include <vector>
@@ -13,13 +14,14 @@
 namespace tamaki::simulation {
 
 struct CompiledStep {
-  std::uint32_t first_fifo = 0;  // sources, then destinations, in Compiled::operands
+  std::uint32_t first_operand = 0;  // sources, then destinations, in Compiled::operands
   std::uint32_t first_dependency = 0;
   std::uint16_t sources = 0;
   std::uint16_t destinations = 0;
   std::uint16_t dependencies = 0;
   double bytes = 0;   // of each message, in one slice
-  double work_s = 0;  // of the rank at full speed, in one slice
+  double work_s = 0;  // of a rank at full speed, in one slice
+  bool operator==(const CompiledStep&) const = default;
 };
 
 struct CompiledBlock {
@@ -29,40 +31,43 @@ struct CompiledBlock {
 };
 
 struct CompiledLane {
-  std::int32_t rank = 0;
-  std::int32_t number = 0;  // within the rank
   std::uint32_t first_block = 0;
   std::uint32_t end_block = 0;
   std::int64_t steps = 0;  // expanded, of one slice
 };
 
+/// What a rank does, apart from whom it does it with.
+struct Shape {
+  std::uint32_t first_lane = 0;  // in Compiled::lanes
+  std::uint32_t end_lane = 0;
+};
+
 struct CompiledFifo {
   std::int32_t source = 0;
   std::int32_t destination = 0;
-  std::int32_t lane = 0;  // number, within the sender, of the lane that sends; decides the engine
-};
-
-struct CompiledDependency {
-  std::int32_t lane = 0;  // in Compiled::lanes
-  std::int32_t step = 0;
+  std::int32_t lane = 0;     // number, within the sender, of the lane that sends; decides the engine
+  std::int32_t sends = -1;   // place in the list of the source's FIFOs; -1: nobody sends
+  std::int32_t takes = -1;   // of the destination's
 };
 
 struct Compiled {
   Collective collective = Collective::allreduce;
-  std::int32_t ranks = 0;
   std::vector<CompiledStep> steps;
-  std::vector<std::int32_t> operands;  // FIFOs
-  std::vector<CompiledDependency> dependencies;
+  std::vector<std::int32_t> operands;    // places in the list of the rank's FIFOs
+  std::vector<Dependency> dependencies;  // on lanes of the same rank
   std::vector<CompiledBlock> blocks;
   std::vector<CompiledLane> lanes;
-  std::vector<std::uint32_t> first_lane;  // of each rank, and the end
+  std::vector<Shape> shapes;
+  std::vector<std::int32_t> shape_of_rank;
+  std::vector<std::int32_t> rank_fifos;       // lists, rank after rank
+  std::vector<std::uint32_t> first_of_rank;  // in rank_fifos, and the end
   std::vector<CompiledFifo> fifos;
-  std::int64_t messages = 0;    // of all slices
+  std::int64_t messages = 0;      // of all slices
   std::int64_t most_in_lane = 0;  // sent or taken by one lane, in one slice
 };
 
-/// Errors: a program of another rank or number of ranks than asked for, peers out of range, more messages than
-/// allowed.
+/// Errors: a program of another rank or number of ranks than asked for, peers or lanes out of range, more
+/// different steps than fit.
 Result<Compiled> compile(const Network& network, const ProgramSource& programs,
                          const SimulationOptions& options);
 

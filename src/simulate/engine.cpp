@@ -16,28 +16,50 @@ constexpr double kLongest = 4e18;  // ticks
 
 }  // namespace
 
-Engine::Engine(const Network& network, const Compiled& compiled, const SimulationOptions& options, double tick_s)
+Engine::Engine(const Network& network, const Compiled& compiled, const Cells& cells, const SimulationOptions& options,
+               double tick_s)
     : network_(network),
       compiled_(compiled),
+      cells_(cells),
       options_(options),
       tick_s_(tick_s),
-      lanes_(compiled.lanes.size()),
-      fifos_(compiled.fifos.size()),
-      processor_free_(static_cast<std::size_t>(compiled.ranks)),
-      engine_free_(static_cast<std::size_t>(network.engine_count())),
-      rank_end_(static_cast<std::size_t>(compiled.ranks)) {
-  for (std::int32_t link = 0; link < network.links(); ++link) fair_.add_link(network.capacity(link));
-  const bool works = std::any_of(compiled.steps.begin(), compiled.steps.end(), [](const CompiledStep& s) { return s.work_s > 0; });
-  for (std::int32_t rank = 0; works && rank < compiled.ranks; ++rank) {
-    const std::int32_t own[] = {fair_.add_link(1)};
-    work_group_.push_back(fair_.add_group(own));
-    groups_.emplace_back();
-    fifo_of_group_.push_back(-1);
+      fifos_(cells.cell_fifos.size()),
+      processor_free_(cells.rank.size()),
+      cell_end_(cells.rank.size()) {
+  for (const double capacity : cells.capacity) fair_.add_link(capacity);
+  for (std::size_t f = 0; f < fifos_.size(); ++f) {
+    const CellFifo& fifo = cells.cell_fifos[f];
+    fair_.add_group({cells.route_links.data() + fifo.first_link, fifo.links},
+                    {cells.route_times.data() + fifo.first_link, fifo.links});
+    fifos_[f].latency = ticks(fifo.latency_s);
+    fifos_[f].eager = fifo.eager;
   }
-  for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    lanes_[l].block = compiled.lanes[l].first_block;
-    engine_of_lane_.push_back(network.engine(compiled.lanes[l].rank, compiled.lanes[l].number));
+  std::int32_t engines = 0;
+  for (std::size_t c = 0; c < cells.rank.size(); ++c) {
+    const std::int32_t rank = cells.rank[c];
+    const std::int32_t own[] = {fair_.add_link(network.rank_speed(rank))};
+    fair_.add_group(own);
+    const Shape& shape = compiled.shapes[static_cast<std::size_t>(compiled.shape_of_rank[static_cast<std::size_t>(rank)])];
+    const auto first = static_cast<std::int32_t>(info_.size());
+    for (std::uint32_t l = shape.first_lane; l < shape.end_lane; ++l) {
+      const CompiledLane& lane = compiled.lanes[l];
+      LaneInfo info{.cell = static_cast<std::int32_t>(c),
+                    .number = static_cast<std::int32_t>(l - shape.first_lane),
+                    .first_of_cell = first,
+                    .first_fifo = cells.first_of_cell[c],
+                    .first_block = lane.first_block,
+                    .end_block = lane.end_block,
+                    .steps = lane.steps,
+                    .engine = engines};
+      for (std::size_t other = static_cast<std::size_t>(first); other < info_.size(); ++other)
+        if (network.engine(rank, info_[other].number) == network.engine(rank, info.number)) info.engine = info_[other].engine;
+      engines += info.engine == engines;
+      info_.push_back(info);
+      lanes_.emplace_back().block = lane.first_block;
+    }
   }
+  groups_.resize(fair_.group_count());
+  engine_free_.resize(static_cast<std::size_t>(engines));
   const NetworkModel& model = network.model();
   step_ticks_ = ticks(model.step_s);
   send_ticks_ = ticks(model.send_overhead_s);
@@ -68,6 +90,9 @@ Result<Simulation> Engine::run() {
     run_ready();
     settle();
     if (anchor_turned_) look_for_period();
+    if (messages_ - skipped_messages_ > options_.most_messages)
+      return fail(Code::invalid_argument, fmt::format("the schedule of {} ranks takes more than {} messages to simulate (it has {})",
+                                                      network_.ranks(), options_.most_messages, compiled_.messages));
   }
   if (error_) return tl::unexpected<Error>(*error_);
   if (overflowed_) return fail(Code::invalid_argument, "the simulated time is too long to be counted");
@@ -109,14 +134,14 @@ void Engine::run_ready() {
 
 void Engine::run_lane(std::int32_t lane) {
   LaneState& s = lanes_[static_cast<std::size_t>(lane)];
-  const std::int32_t rank = compiled_.lanes[static_cast<std::size_t>(lane)].rank;
+  const std::int32_t cell = info_[static_cast<std::size_t>(lane)].cell;
   while (!done(lane)) {
     const CompiledStep& step = step_of(s);
     if (s.phase == LaneState::Phase::wait) {
       if (!can_begin(lane, step) || !take_messages(lane, step)) return;
       Ticks then = now_;
       if (step_ticks_ > 0) {
-        Ticks& free = processor_free_[static_cast<std::size_t>(rank)];
+        Ticks& free = processor_free_[static_cast<std::size_t>(cell)];
         free = std::max(free, now_) + step_ticks_;
         then = free;
       }
@@ -135,17 +160,18 @@ void Engine::run_lane(std::int32_t lane) {
 bool Engine::can_begin(std::int32_t lane, const CompiledStep& step) {
   LaneState& s = lanes_[static_cast<std::size_t>(lane)];
   for (std::uint32_t i = 0; i < step.dependencies; ++i) {
-    const CompiledDependency& d = compiled_.dependencies[step.first_dependency + i];
-    LaneState& other = lanes_[static_cast<std::size_t>(d.lane)];
-    if (other.completed > s.slice * compiled_.lanes[static_cast<std::size_t>(d.lane)].steps + d.step) continue;
-    s.waits_for = d.lane;
+    const Dependency& d = compiled_.dependencies[step.first_dependency + i];
+    const std::int32_t number = info_[static_cast<std::size_t>(lane)].first_of_cell + d.lane;
+    LaneState& other = lanes_[static_cast<std::size_t>(number)];
+    if (other.completed > s.slice * info_[static_cast<std::size_t>(number)].steps + d.step) continue;
+    s.waits_for = number;
     s.next_waiter = other.first_waiter;
     other.first_waiter = lane;
     return false;
   }
   if (options_.room == 0) return true;
   for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations; ++k) {
-    FifoState& fifo = fifos_[static_cast<std::size_t>(compiled_.operands[step.first_fifo + k])];
+    FifoState& fifo = fifos_[static_cast<std::size_t>(fifo_of(lane, step.first_operand + k))];
     if (fifo.outstanding < options_.room) continue;
     fifo.sender = lane;
     return false;
@@ -156,7 +182,7 @@ bool Engine::can_begin(std::int32_t lane, const CompiledStep& step) {
 bool Engine::take_messages(std::int32_t lane, const CompiledStep& step) {
   std::int32_t missing = -1;
   for (std::uint32_t k = 0; k < step.sources; ++k) {
-    const std::int32_t number = compiled_.operands[step.first_fifo + k];
+    const std::int32_t number = fifo_of(lane, step.first_operand + k);
     FifoState& fifo = fifos_[static_cast<std::size_t>(number)];
     if (fifo.arrived > 0) continue;
     missing = number;
@@ -172,7 +198,7 @@ bool Engine::take_messages(std::int32_t lane, const CompiledStep& step) {
     return take_messages(lane, step);  // it was empty and free of latency: it has come meanwhile
   }
   for (std::uint32_t k = 0; k < step.sources; ++k) {
-    FifoState& fifo = fifos_[static_cast<std::size_t>(compiled_.operands[step.first_fifo + k])];
+    FifoState& fifo = fifos_[static_cast<std::size_t>(fifo_of(lane, step.first_operand + k))];
     --fifo.arrived;
     --fifo.started;
     fifo.wanted = false;
@@ -183,12 +209,12 @@ bool Engine::take_messages(std::int32_t lane, const CompiledStep& step) {
 void Engine::complete_step(std::int32_t lane, const CompiledStep& step) {
   LaneState& s = lanes_[static_cast<std::size_t>(lane)];
   for (std::uint32_t k = 0; k < step.sources; ++k) {
-    FifoState& fifo = fifos_[static_cast<std::size_t>(compiled_.operands[step.first_fifo + k])];
+    FifoState& fifo = fifos_[static_cast<std::size_t>(fifo_of(lane, step.first_operand + k))];
     --fifo.outstanding;
     if (fifo.sender >= 0) wake(std::exchange(fifo.sender, -1));
   }
   for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations; ++k)
-    post(lane, compiled_.operands[step.first_fifo + k], step.bytes);
+    post(lane, fifo_of(lane, step.first_operand + k), step.bytes);
   s.phase = LaneState::Phase::wait;
   ++s.completed;
   advance(lane);
@@ -204,7 +230,7 @@ void Engine::complete_step(std::int32_t lane, const CompiledStep& step) {
 
 void Engine::advance(std::int32_t lane) {
   LaneState& s = lanes_[static_cast<std::size_t>(lane)];
-  const CompiledLane& own = compiled_.lanes[static_cast<std::size_t>(lane)];
+  const LaneInfo& own = info_[static_cast<std::size_t>(lane)];
   if (++s.in_block < compiled_.blocks[s.block].length) return;
   s.in_block = 0;
   if (lane == anchor_) anchor_turned_ = true;
@@ -216,33 +242,39 @@ void Engine::advance(std::int32_t lane) {
   s.iteration = 0;
   if (++s.block < own.end_block) return;
   s.block = own.first_block;
-  if (++s.slice == options_.slices) finish_rank(own.rank);
+  if (++s.slice == options_.slices) finish_cell(own.cell);
 }
 
-void Engine::finish_rank(std::int32_t rank) {
-  Ticks& end = rank_end_[static_cast<std::size_t>(rank)];
+void Engine::finish_cell(std::int32_t cell) {
+  Ticks& end = cell_end_[static_cast<std::size_t>(cell)];
   end = std::max(end, now_ + skipped_);
 }
 
 std::string Engine::explain_deadlock() const {
   std::int64_t stuck = 0;
   std::string text;
-  for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    if (done(static_cast<std::int32_t>(l)) || ++stuck > 4) continue;
-    const LaneState& s = lanes_[l];
-    const CompiledLane& own = compiled_.lanes[l];
-    text += fmt::format("; rank {} lane {} step {}", own.rank, own.number, s.completed - s.slice * own.steps);
+  for (std::int32_t lane = 0; lane < static_cast<std::int32_t>(lanes_.size()); ++lane) {
+    if (done(lane) || ++stuck > 4) continue;
+    const LaneState& s = lanes_[static_cast<std::size_t>(lane)];
+    const LaneInfo& own = info_[static_cast<std::size_t>(lane)];
+    text += fmt::format("; rank {} lane {} step {}", rank_of(lane), own.number, s.completed - s.slice * own.steps);
     if (s.waits_for >= 0) {
-      text += fmt::format(" waits for its lane {}", compiled_.lanes[static_cast<std::size_t>(s.waits_for)].number);
+      text += fmt::format(" waits for its lane {}", info_[static_cast<std::size_t>(s.waits_for)].number);
       continue;
     }
     const CompiledStep& step = step_of(s);
     for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(step.sources) + step.destinations; ++k) {
-      const std::int32_t number = compiled_.operands[step.first_fifo + k];
-      const CompiledFifo& fifo = compiled_.fifos[static_cast<std::size_t>(number)];
+      const std::int32_t number = fifo_of(lane, step.first_operand + k);
       const FifoState& state = fifos_[static_cast<std::size_t>(number)];
-      if (state.receiver == static_cast<std::int32_t>(l)) text += fmt::format(" waits for a message from rank {}", fifo.source);
-      if (state.sender == static_cast<std::int32_t>(l)) text += fmt::format(" waits for room at rank {}", fifo.destination);
+      const bool takes = state.receiver == lane && k < step.sources;
+      if (!takes && state.sender != lane) continue;
+      // Of the FIFOs that are simulated as this one, that of this rank.
+      const auto rank = static_cast<std::size_t>(rank_of(lane));
+      const std::int32_t place = compiled_.operands[step.first_operand + k];
+      const CompiledFifo& fifo = compiled_.fifos[static_cast<std::size_t>(
+          compiled_.rank_fifos[compiled_.first_of_rank[rank] + static_cast<std::uint32_t>(place)])];
+      text += takes ? fmt::format(" waits for a message from rank {}", fifo.source)
+                    : fmt::format(" waits for room at rank {}", fifo.destination);
     }
   }
   return fmt::format("deadlock: {} of {} lanes are stuck{}", stuck, lanes_.size(), text);
@@ -251,25 +283,30 @@ std::string Engine::explain_deadlock() const {
 Result<Simulation> Engine::result() {
   Simulation made;
   Ticks last = 0;
-  for (const Ticks end : rank_end_) {
-    last = std::max(last, end);
-    made.rank_seconds.push_back(static_cast<double>(end) * tick_s_);
-  }
+  for (const Ticks end : cell_end_) last = std::max(last, end);
+  for (const std::int32_t cell : cells_.cell_of_rank)
+    made.rank_seconds.push_back(static_cast<double>(cell_end_[static_cast<std::size_t>(cell)]) * tick_s_);
   made.seconds = static_cast<double>(last) * tick_s_;
-  made.messages = messages_;
+  made.messages = compiled_.messages;
   made.simulated_messages = messages_ - skipped_messages_;
+  made.simulated_ranks = static_cast<std::int32_t>(cells_.rank.size());
   made.steps = compiled_.most_in_lane * options_.slices;
-  made.link_bytes.assign(static_cast<std::size_t>(network_.links()), 0);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (fifo_of_group_[g] < 0) continue;
-    made.bytes_sent += groups_[g].total;
-    for (const std::int32_t link : fair_.links(static_cast<std::int32_t>(g))) made.link_bytes[static_cast<std::size_t>(link)] += groups_[g].total;
+  std::vector<double> moved(cells_.capacity.size());  // over one link of each colour
+  for (std::size_t f = 0; f < fifos_.size(); ++f) {
+    const auto group = static_cast<std::int32_t>(f);
+    made.bytes_sent += groups_[f].total * cells_.cell_fifos[f].count;
+    for (std::size_t i = 0; i < fair_.links(group).size(); ++i)
+      moved[static_cast<std::size_t>(fair_.links(group)[i])] += groups_[f].total * fair_.times(group)[i];
   }
-  for (std::int32_t link = 0; link < network_.links() && made.seconds > 0; ++link) {
-    const double moved = made.link_bytes[static_cast<std::size_t>(link)];
-    if (moved <= 0 || moved / network_.capacity(link) / made.seconds <= made.busiest_share * (1 + 1e-9)) continue;
-    made.busiest_share = moved / network_.capacity(link) / made.seconds;
-    made.busiest_link = link;
+  made.link_bytes.assign(cells_.colour_of_link.size(), 0);
+  for (std::size_t l = 0; l < made.link_bytes.size(); ++l) {
+    if (cells_.colour_of_link[l] < 0) continue;
+    const auto colour = static_cast<std::size_t>(cells_.colour_of_link[l]);
+    made.link_bytes[l] = moved[colour];
+    const double share = made.seconds > 0 ? moved[colour] / cells_.capacity[colour] / made.seconds : 0;
+    if (share <= made.busiest_share * (1 + 1e-9)) continue;
+    made.busiest_share = share;
+    made.busiest_link = static_cast<std::int32_t>(l);
   }
   made.rounding = rounding_;
   made.filled = fair_.filled();

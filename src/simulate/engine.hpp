@@ -6,11 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "simulate/compiled.hpp"
+#include "simulate/cells.hpp"
 #include "simulate/event_queue.hpp"
 #include "simulate/fair_share.hpp"
 
 namespace tamaki::simulation {
+
+/// A lane of a cell.
+struct LaneInfo {
+  std::int32_t cell = 0;
+  std::int32_t number = 0;  // within the rank
+  std::int32_t first_of_cell = 0;  // lane 0 of the cell
+  std::uint32_t first_fifo = 0;    // of the cell, in Cells::fifos
+  std::uint32_t first_block = 0, end_block = 0;
+  std::int64_t steps = 0;  // expanded, of one slice
+  std::int32_t engine = 0;
+};
 
 struct LaneState {
   enum class Phase : std::uint8_t { wait, work, send };          // of the current step
@@ -37,7 +48,6 @@ struct FifoState {
   std::int32_t sender = -1;      // lane that waits for room
   std::int32_t asking = -1;      // lane whose message waits until the receiver wants it
   bool wanted = false;           // the receiver is at the step that takes the next message
-  std::int32_t group = -1;       // of flows; -1: not yet routed
   Ticks latency = 0;
   double eager = 0;              // larger messages ask first
 };
@@ -67,7 +77,8 @@ struct FlowGroup {
 
 class Engine {
  public:
-  Engine(const Network& network, const Compiled& compiled, const SimulationOptions& options, double tick_s);
+  Engine(const Network& network, const Compiled& compiled, const Cells& cells, const SimulationOptions& options,
+         double tick_s);
   Result<Simulation> run();
   /// Time did not fit; a longer tick is needed.
   bool overflowed() const { return overflowed_; }
@@ -83,18 +94,24 @@ class Engine {
   bool take_messages(std::int32_t lane, const CompiledStep& step);
   void complete_step(std::int32_t lane, const CompiledStep& step);
   void advance(std::int32_t lane);
-  void finish_rank(std::int32_t rank);
+  void finish_cell(std::int32_t cell);
   const CompiledStep& step_of(const LaneState& s) const {
     return compiled_.steps[compiled_.blocks[s.block].begin + s.in_block];
   }
   bool done(std::int32_t lane) const {
     return lanes_[static_cast<std::size_t>(lane)].slice == options_.slices ||
-           compiled_.lanes[static_cast<std::size_t>(lane)].steps == 0;
+           info_[static_cast<std::size_t>(lane)].steps == 0;
+  }
+  /// FIFO of an operand of a step of `lane`.
+  std::int32_t fifo_of(std::int32_t lane, std::uint32_t operand) const {
+    return cells_.fifos[info_[static_cast<std::size_t>(lane)].first_fifo + static_cast<std::uint32_t>(compiled_.operands[operand])];
+  }
+  std::int32_t rank_of(std::int32_t lane) const {
+    return cells_.rank[static_cast<std::size_t>(info_[static_cast<std::size_t>(lane)].cell)];
   }
   // transfers.cpp
   void post(std::int32_t lane, std::int32_t fifo, double bytes);
   void start_next(std::int32_t lane);
-  bool ensure_route(std::int32_t fifo);
   void begin_work(std::int32_t lane, double seconds);
   void begin_transfer(std::int32_t group, std::int32_t transfer);
   void end_transfers(std::int32_t group);
@@ -116,6 +133,7 @@ class Engine {
 
   const Network& network_;
   const Compiled& compiled_;
+  const Cells& cells_;
   const SimulationOptions& options_;
   const double tick_s_;
   Ticks now_ = 0, skipped_ = 0;  // time = now_ + skipped_
@@ -123,15 +141,13 @@ class Engine {
   std::optional<Error> error_;
   EventQueue queue_;
   FairShare fair_;
+  std::vector<LaneInfo> info_;
   std::vector<LaneState> lanes_;
-  std::vector<FifoState> fifos_;
-  std::vector<FlowGroup> groups_;  // beside the groups of fair_
-  std::vector<std::int32_t> fifo_of_group_;  // -1: of work
+  std::vector<FifoState> fifos_;  // beside Cells::cell_fifos; its group has the same number
+  std::vector<FlowGroup> groups_;  // beside the groups of fair_: those of FIFOs, then of the cells' work
   std::vector<Transfer> transfers_;
   std::vector<std::int32_t> free_transfers_, ended_, touched_, ready_, running_;
-  std::vector<std::int32_t> work_group_;  // of each rank; empty: nobody works
-  std::vector<Ticks> processor_free_, engine_free_, rank_end_;
-  std::vector<std::int32_t> engine_of_lane_;
+  std::vector<Ticks> processor_free_, engine_free_, cell_end_;
   Ticks step_ticks_ = 0, send_ticks_ = 0, receive_ticks_ = 0, rendezvous_ticks_ = 0;
   double rounding_ = 0;
   std::int64_t messages_ = 0, skipped_messages_ = 0, dependency_wakes_ = 0;

@@ -27,11 +27,13 @@ std::int32_t FairShare::add_link(double capacity) {
   return static_cast<std::int32_t>(capacity_.size()) - 1;
 }
 
-std::int32_t FairShare::add_group(std::span<const std::int32_t> links) {
+std::int32_t FairShare::add_group(std::span<const std::int32_t> links, std::span<const std::int32_t> times) {
   Group group;
   group.first = static_cast<std::uint32_t>(route_.size());
   group.hops = static_cast<std::int32_t>(links.size());
   route_.insert(route_.end(), links.begin(), links.end());
+  times_.insert(times_.end(), times.begin(), times.end());
+  times_.resize(route_.size(), 1);
   position_.resize(route_.size());
   groups_.push_back(group);
   rate_.push_back(0);
@@ -45,7 +47,7 @@ void FairShare::place(std::int32_t group) {
   for (std::uint32_t slot = g.first; slot < g.first + static_cast<std::uint32_t>(g.hops); ++slot) {
     auto& list = members_[static_cast<std::size_t>(route_[slot])];
     position_[slot] = static_cast<std::uint32_t>(list.size());
-    list.push_back({group, slot});
+    list.push_back({group, slot, times_[slot]});
   }
 }
 
@@ -120,20 +122,21 @@ void FairShare::gather_shares() {
   for (const std::int32_t group : set_) {
     const Group& g = groups_[static_cast<std::size_t>(group)];
     held_[static_cast<std::size_t>(group)] = 0;
-    for (const std::int32_t link : links(group)) {
+    for (std::uint32_t slot = g.first; slot < g.first + static_cast<std::uint32_t>(g.hops); ++slot) {
+      const std::int32_t link = route_[slot];
       const auto l = static_cast<std::size_t>(link);
       if (link_stamp_[l] != fill_stamp_) {
         link_stamp_[l] = fill_stamp_;
         share_of_link_[l] = static_cast<std::int32_t>(shares_.size());
         shares_.push_back({.link = link, .flows = 0, .rest = capacity_[l]});
       }
-      shares_[static_cast<std::size_t>(share_of_link_[l])].flows += g.placed;
+      shares_[static_cast<std::size_t>(share_of_link_[l])].flows += std::int64_t{g.placed} * times_[slot];
     }
   }
   for (Share& share : shares_)
     for (const Member& member : members_[static_cast<std::size_t>(share.link)]) {
       const Group& g = groups_[static_cast<std::size_t>(member.group)];
-      if (g.in_set != stamp_) share.rest -= g.placed * rate_[static_cast<std::size_t>(member.group)];
+      if (g.in_set != stamp_) share.rest -= g.placed * member.times * rate_[static_cast<std::size_t>(member.group)];
     }
 }
 
@@ -146,10 +149,12 @@ void FairShare::hold_back(std::size_t share, double level) {
     held_[index] = 1;
     rate_[index] = level;
     g.bottleneck = link;
-    for (const std::int32_t other : links(member.group)) {
-      Share& s = shares_[static_cast<std::size_t>(share_of_link_[static_cast<std::size_t>(other)])];
-      s.flows -= g.placed;
-      s.rest -= g.placed * level;
+    for (std::uint32_t slot = g.first; slot < g.first + static_cast<std::uint32_t>(g.hops); ++slot) {
+      const auto other = static_cast<std::size_t>(route_[slot]);
+      Share& s = shares_[static_cast<std::size_t>(share_of_link_[other])];
+      const std::int64_t count = std::int64_t{g.placed} * times_[slot];
+      s.flows -= count;
+      s.rest -= static_cast<double>(count) * level;
     }
   }
 }
@@ -213,7 +218,7 @@ bool FairShare::take_in_wronged() {
     for (const Member& member : list) {
       const Group& g = groups_[static_cast<std::size_t>(member.group)];
       const double rate = rate_[static_cast<std::size_t>(member.group)];
-      load += g.placed * rate;
+      load += g.placed * member.times * rate;
       if (g.in_set != stamp_) {
         outsiders = true;
         continue;

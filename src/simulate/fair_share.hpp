@@ -22,9 +22,10 @@ class FairShare {
  public:
   /// A link of `capacity` bytes (or any unit) a second, > 0. Returns its number, counted from 0.
   std::int32_t add_link(double capacity);
-  /// A route that flows take; it has none at first. `links`: different ones, at least one. Returns the
+  /// A route that flows take; it has none at first. `links`: different ones, at least one. `times` (empty: all
+  /// 1): how often the rate of a flow counts on each of them, for links that stand for several. Returns the
   /// group's number, counted from 0.
-  std::int32_t add_group(std::span<const std::int32_t> links);
+  std::int32_t add_group(std::span<const std::int32_t> links, std::span<const std::int32_t> times = {});
   /// The group now has that many flows. Rates follow at solve().
   void set_flows(std::int32_t group, std::int32_t flows) {
     groups_[static_cast<std::size_t>(group)].flows = flows;
@@ -36,6 +37,10 @@ class FairShare {
   std::span<const std::int32_t> links(std::int32_t group) const {
     const Group& g = groups_[static_cast<std::size_t>(group)];
     return {route_.data() + g.first, static_cast<std::size_t>(g.hops)};
+  }
+  std::span<const std::int32_t> times(std::int32_t group) const {
+    const Group& g = groups_[static_cast<std::size_t>(group)];
+    return {times_.data() + g.first, static_cast<std::size_t>(g.hops)};
   }
   double capacity(std::int32_t link) const { return capacity_[static_cast<std::size_t>(link)]; }
   std::size_t link_count() const { return capacity_.size(); }
@@ -61,12 +66,13 @@ class FairShare {
   struct Member {
     std::int32_t group = 0;
     std::uint32_t slot = 0;  // in route_: which hop of the group this is
+    std::int32_t times = 1;
   };
   struct Share {  // of a link that S uses
     std::int32_t link = 0;
-    std::int32_t flows = 0;  // of S, not yet held back
+    std::int64_t flows = 0;  // of S, not yet held back; each counted `times` times
     double rest = 0;         // capacity that is left for them
-    double level() const { return rest > 0 ? rest / flows : 0; }
+    double level() const { return rest > 0 ? rest / static_cast<double>(flows) : 0; }
   };
 
   void mark(std::int32_t group) {
@@ -88,6 +94,7 @@ class FairShare {
   std::vector<Group> groups_;
   std::vector<double> rate_, old_rate_;
   std::vector<std::int32_t> route_;      // links, group after group
+  std::vector<std::int32_t> times_;      // beside route_
   std::vector<std::uint32_t> position_;  // beside route_: where the group is in members_ of that link
   std::vector<std::int32_t> dirty_, set_, changed_;
   std::vector<std::uint8_t> held_;  // of each group: its rate is found (meaningful in S while filling)

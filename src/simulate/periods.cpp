@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "simulate/engine.hpp"
+#include "simulate/mix.hpp"
 
 namespace tamaki::simulation {
 namespace {
@@ -11,13 +12,6 @@ namespace {
 // Relative times that differ by less than half of it are the same: what rounding leaves between equals.
 constexpr Ticks kUnit = 1024;
 
-std::uint64_t mix(std::uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-std::uint64_t mix(std::uint64_t seed, std::uint64_t a, std::uint64_t b) { return mix(mix(seed ^ a) ^ b); }
 std::uint64_t pack(std::int32_t high, std::int32_t low) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 | static_cast<std::uint32_t>(low);
 }
@@ -79,14 +73,14 @@ std::uint64_t Engine::signature() const {
     if (processor_free_[r] > now_) sum += mix(r ^ 0xc0de, unit(processor_free_[r]), 2);
   for (std::size_t e = 0; e < engine_free_.size(); ++e)
     if (engine_free_[e] > now_) sum += mix(e ^ 0xe61e, unit(engine_free_[e]), 3);
-  for (const std::int32_t group : work_group_) {
-    // Their first ends are events; the others follow at a distance of work.
-    const FlowGroup& g = groups_[static_cast<std::size_t>(group)];
+  for (std::size_t group = fifos_.size(); group < groups_.size(); ++group) {
+    // Of work the first end is an event; the others follow at a distance of work.
+    const FlowGroup& g = groups_[group];
     if (g.flows == 0) continue;
     const double first = transfers_[static_cast<std::size_t>(g.first)].end;
     for (std::int32_t t = g.first; t >= 0; t = transfers_[static_cast<std::size_t>(t)].next_in_group) {
       const Transfer& work = transfers_[static_cast<std::size_t>(t)];
-      sum += mix(static_cast<std::uint64_t>(group) ^ 0x3073, static_cast<std::uint64_t>(work.lane),
+      sum += mix(group ^ 0x3073, static_cast<std::uint64_t>(work.lane),
                  static_cast<std::uint64_t>((work.end - first) / (tick_s_ * static_cast<double>(kUnit)) + 0.5));
     }
   }
@@ -113,9 +107,9 @@ void Engine::skip_periods() {
       const std::int64_t turn = lanes_[other].completed - memory_.completed[other];
       const CompiledStep& step = step_of(s);
       for (std::uint32_t i = 0; i < step.dependencies && turn > 0; ++i) {
-        const CompiledDependency& d = compiled_.dependencies[step.first_dependency + i];
-        if (d.lane != s.waits_for) continue;
-        const std::int64_t needed = s.slice * compiled_.lanes[other].steps + d.step;
+        const Dependency& d = compiled_.dependencies[step.first_dependency + i];
+        if (info_[l].first_of_cell + d.lane != s.waits_for) continue;
+        const std::int64_t needed = s.slice * info_[other].steps + d.step;
         if (needed >= lanes_[other].completed) periods = std::min(periods, (needed - lanes_[other].completed) / turn);
       }
     }

@@ -20,8 +20,12 @@ Result<Simulation> simulate(const Network& network, const ProgramSource& program
     return fail(Code::invalid_argument, fmt::format("rounding is {}, must be at most 0.1", options.rounding));
   const Result<simulation::Compiled> compiled = simulation::compile(network, programs, options);
   if (!compiled) return tl::unexpected<Error>(compiled.error());
+  const bool apart = options.ranks == SimulationOptions::Ranks::simulate || options.spans != nullptr;
+  const Result<simulation::Cells> cells =
+      simulation::make_cells(network, *compiled, apart ? simulation::Alike::apart : simulation::Alike::merge);
+  if (!cells) return tl::unexpected<Error>(cells.error());
   for (const double tick_s : {1e-15, 1e-12, 1e-9}) {
-    simulation::Engine engine(network, *compiled, options, tick_s);
+    simulation::Engine engine(network, *compiled, *cells, options, tick_s);
     if (options.spans != nullptr) options.spans->clear();
     Result<Simulation> made = engine.run();
     if (!engine.overflowed()) return made;

@@ -18,7 +18,8 @@
 // Sizes are even: a chunk has bytes / chunks of the message, a fraction if need be. Time is counted in whole
 // ticks of a femtosecond (longer ones where it would not fit), so that what is equal stays equal.
 //
-// Two shortcuts, which change nothing but the time this takes (tests compare with and without):
+// Three shortcuts, which change nothing but the time this takes (tests compare with and without):
+//   Ranks that are alike are simulated as one (cells.hpp).
 //   Flows of one route are one variable, and where one ends as another of the same route begins no rates are
 //   computed. Synchronous phases of symmetric schedules cost a few memory accesses a message so.
 //   Loops of programs (Block::times) become periodic. When the whole state (positions within loops, relative
@@ -37,7 +38,7 @@
 
 namespace tamaki {
 
-/// Builds the program of a rank; called once for each, in order.
+/// Builds the program of a rank; called once for each, in order. Only what differs between ranks is kept.
 using ProgramSource = std::function<Program(std::int32_t rank)>;
 
 /// What happened when, for timelines. Seconds from the start.
@@ -62,13 +63,16 @@ struct SimulationOptions {
   /// Periodic loops are counted, not simulated. Not with `spans`.
   enum class Loops : std::uint8_t { skip, simulate };
   Loops loops = Loops::skip;
+  /// Ranks that are alike are simulated as one. Not with `spans`.
+  enum class Ranks : std::uint8_t { merge, simulate };
+  Ranks ranks = Ranks::merge;
   /// Largest relative rounding of the duration of a transfer or of work, so that events fall together; the
   /// result is off by about as much. 0: exact, until the work of keeping rates up to date passes `patience`
   /// (flows filled), from then on 1/512. Negative: exact however long it takes.
   double rounding = 0;
   std::int64_t patience = 40'000'000;
-  /// More messages than that are refused.
-  std::int64_t most_messages = 400'000'000;
+  /// More simulated messages than that end the simulation with an error.
+  std::int64_t most_messages = 200'000'000;
   /// Filled with what happened, if not null. Memory in proportion to the messages.
   std::vector<SimulatedSpan>* spans = nullptr;
 };
@@ -77,7 +81,8 @@ struct Simulation {
   double seconds = 0;                  // until the last rank is done
   std::vector<double> rank_seconds = {};  // until each rank is
   std::int64_t messages = 0;
-  std::int64_t simulated_messages = 0;  // of these; the others were counted by periods
+  std::int64_t simulated_messages = 0;  // events of messages that were made; the others were inferred
+  std::int32_t simulated_ranks = 0;     // after those that are alike were merged
   std::int64_t steps = 0;               // messages that the busiest lane sends or takes
   double bytes_sent = 0;                // by all ranks
   std::vector<double> link_bytes = {};  // of each link of the network

@@ -42,29 +42,10 @@ void Engine::post(std::int32_t lane, std::int32_t fifo, double bytes) {
   }
 }
 
-bool Engine::ensure_route(std::int32_t number) {
-  FifoState& fifo = fifos_[static_cast<std::size_t>(number)];
-  if (fifo.group >= 0) return true;
-  const CompiledFifo& ends = compiled_.fifos[static_cast<std::size_t>(number)];
-  Route route;
-  if (Status found = network_.route(ends.source, ends.destination, ends.lane, &route); !found) {
-    error_ = found.error();
-    return false;
-  }
-  const NetworkModel& model = network_.model();
-  fifo.group = fair_.add_group(route.links);
-  fifo.latency = ticks(route.latency_s);
-  fifo.eager = model.eager_bytes > 0 && !route.inside ? model.eager_bytes + route.hops * model.eager_bytes_per_hop : 0;
-  groups_.emplace_back();
-  fifo_of_group_.push_back(number);
-  return true;
-}
-
 void Engine::start_next(std::int32_t lane) {
   LaneState& s = lanes_[static_cast<std::size_t>(lane)];
   const std::int32_t transfer = s.queue_head;
   const Transfer& t = transfers_[static_cast<std::size_t>(transfer)];
-  if (!ensure_route(t.fifo)) return;
   FifoState& fifo = fifos_[static_cast<std::size_t>(t.fifo)];
   const bool settled = s.sender == LaneState::Sender::granted || s.sender == LaneState::Sender::queued;
   if (!settled && fifo.eager > 0 && t.amount > fifo.eager) {
@@ -76,7 +57,7 @@ void Engine::start_next(std::int32_t lane) {
     s.sender = LaneState::Sender::granted;
     if (rendezvous_ticks_ > 0) return queue_.push(now_ + rendezvous_ticks_, {Event::Kind::start, lane, 0});
   }
-  Ticks& engine = engine_free_[static_cast<std::size_t>(engine_of_lane_[static_cast<std::size_t>(lane)])];
+  Ticks& engine = engine_free_[static_cast<std::size_t>(info_[static_cast<std::size_t>(lane)].engine)];
   if (engine > now_) {
     s.sender = LaneState::Sender::queued;
     return queue_.push(engine, {Event::Kind::start, lane, 0});
@@ -86,7 +67,7 @@ void Engine::start_next(std::int32_t lane) {
   ++fifo.started;
   transfers_[static_cast<std::size_t>(transfer)].begin = now_;
   if (t.amount > 0)
-    begin_transfer(fifo.group, transfer);
+    begin_transfer(t.fifo, transfer);
   else
     message_left(transfer);
 }
@@ -97,7 +78,7 @@ void Engine::begin_work(std::int32_t lane, double seconds) {
   t.lane = lane;
   t.amount = seconds;
   t.begin = now_;
-  begin_transfer(work_group_[static_cast<std::size_t>(compiled_.lanes[static_cast<std::size_t>(lane)].rank)], made);
+  begin_transfer(static_cast<std::int32_t>(fifos_.size()) + info_[static_cast<std::size_t>(lane)].cell, made);
 }
 
 void Engine::read_meter(FlowGroup* group) {
@@ -151,8 +132,8 @@ void Engine::end_transfers(std::int32_t group) {
     }
     if (options_.spans != nullptr)
       options_.spans->push_back({.kind = SimulatedSpan::Kind::work,
-                                 .rank = compiled_.lanes[static_cast<std::size_t>(t.lane)].rank,
-                                 .lane = compiled_.lanes[static_cast<std::size_t>(t.lane)].number,
+                                 .rank = rank_of(t.lane),
+                                 .lane = info_[static_cast<std::size_t>(t.lane)].number,
                                  .begin_s = static_cast<double>(t.begin) * tick_s_,
                                  .end_s = static_cast<double>(now_) * tick_s_});
     wake(t.lane);
@@ -168,12 +149,12 @@ void Engine::message_left(std::int32_t transfer) {
   FifoState& fifo = fifos_[static_cast<std::size_t>(t.fifo)];
   Ticks latency = fifo.latency;
   if (model.eager_bandwidth > 0 && fifo.eager > 0 && t.amount <= fifo.eager) latency += ticks(t.amount / model.eager_bandwidth);
-  const CompiledLane& own = compiled_.lanes[static_cast<std::size_t>(t.lane)];
+  const LaneInfo& own = info_[static_cast<std::size_t>(t.lane)];
   if (options_.spans != nullptr)
     options_.spans->push_back({.kind = SimulatedSpan::Kind::message,
-                               .rank = own.rank,
+                               .rank = rank_of(t.lane),
                                .lane = own.number,
-                               .peer = compiled_.fifos[static_cast<std::size_t>(t.fifo)].destination,
+                               .peer = compiled_.fifos[static_cast<std::size_t>(cells_.cell_fifos[static_cast<std::size_t>(t.fifo)].fifo)].destination,
                                .bytes = t.amount,
                                .begin_s = static_cast<double>(t.begin) * tick_s_,
                                .end_s = static_cast<double>(now_) * tick_s_,
@@ -182,7 +163,7 @@ void Engine::message_left(std::int32_t transfer) {
     queue_.push(now_ + latency, {Event::Kind::arrival, t.fifo, 0});
   else
     arrive(t.fifo);
-  finish_rank(own.rank);
+  finish_cell(own.cell);
   LaneState& s = lanes_[static_cast<std::size_t>(t.lane)];
   s.sender = LaneState::Sender::idle;
   s.queue_head = t.next;
