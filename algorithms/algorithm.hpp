@@ -26,8 +26,9 @@ struct Problem {
 /// What the algorithm's formula promises; tests compare it with the built program.
 struct ClosedForm {
   /// Messages on the longest chain (the alpha term), where each lane of a rank sends one message at a time
-  /// and takes in one at a time.
+  /// and takes in one at a time. kNotStated: it depends on how blocks happen to lie.
   std::int64_t rounds = 0;
+  static constexpr std::int64_t kNotStated = -1;
   /// Chunks that the busiest sender sends and the busiest receiver receives (the beta term). `chunks` of
   /// them (allreduce, reduce, broadcast), or ranks * `chunks` (block collectives), make up the n bytes of
   /// `cost`.
@@ -62,10 +63,11 @@ struct Algorithm {
   /// extent names exactly the chunks that it moves, not just others that are as large when all blocks are
   /// equal. Proved by the verifier.
   bool uneven_safe = true;
-  /// Builds other programs for other topologies of as many ranks: proved over many of them (verify/places.hpp).
+  /// Builds other programs for other topologies of as many ranks: proved over many of them
+  /// (verify/places.hpp).
   bool uses_topology = false;
-  /// Empty where the problem is supported on this topology, else the reason why not ("needs a power of two of
-  /// ranks, has 6"). A topology of other than `ranks` ranks is one of which nothing is known.
+  /// Empty where the problem is supported on this topology, else the reason why not ("needs a power of two
+  /// of ranks, has 6"). A topology of other than `ranks` ranks is one of which nothing is known.
   std::string (*refuses)(const Topology&, const Problem&) = nullptr;
   /// Rank `rank`'s part, where it does not refuse. Pure: same arguments, same program.
   Program (*build)(const Topology&, const Problem&, int rank) = nullptr;

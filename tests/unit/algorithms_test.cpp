@@ -115,7 +115,8 @@ TEST_P(EveryAlgorithm, keepsItsClosedForm) {
     const std::vector<Program> programs = build_all(algorithm, problem);
     const ClosedForm promised = algorithm.closed_form(Topology::flat(problem.ranks), problem);
     const test::Counts counted = test::count(programs);
-    EXPECT_EQ(promised.rounds, counted.rounds) << text_of(problem);
+    if (promised.rounds != ClosedForm::kNotStated)
+      EXPECT_EQ(promised.rounds, counted.rounds) << text_of(problem);
     EXPECT_EQ(promised.chunks_sent, counted.chunks_sent) << text_of(problem);
     EXPECT_EQ(promised.chunks_received, counted.chunks_received) << text_of(problem);
     EXPECT_EQ(promised.chunks, programs[0].chunks) << text_of(problem);
@@ -270,7 +271,7 @@ TEST(Algorithms, buildsOneRankOfThirteenThousand) {
         name.starts_with("direct") || name == "pairwise" || program.collective == Collective::alltoall;
     EXPECT_LE(program.operands.size(), to_everybody ? 8 * p : 400)
         << name_of(algorithm->collective) << " " << name;
-    EXPECT_GT(algorithm->closed_form(Topology::flat(problem.ranks), problem).rounds, 0);
+    EXPECT_NE(algorithm->closed_form(Topology::flat(problem.ranks), problem).rounds, 0);
   }
 }
 

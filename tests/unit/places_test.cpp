@@ -55,7 +55,7 @@ TEST_P(EveryPlace, keepsItsClosedForm) {
     const ClosedForm promised = GetParam()->closed_form(place.topology, problem);
     const test::Counts counted = test::count(programs);
     const std::string text = place.name + ": " + describe(*GetParam(), problem);
-    ASSERT_EQ(promised.rounds, counted.rounds) << text;
+    if (promised.rounds != ClosedForm::kNotStated) ASSERT_EQ(promised.rounds, counted.rounds) << text;
     ASSERT_EQ(promised.chunks_sent, counted.chunks_sent) << text;
     ASSERT_EQ(promised.chunks_received, counted.chunks_received) << text;
     ASSERT_EQ(promised.chunks, programs[0].chunks) << text;
@@ -118,8 +118,7 @@ TEST(Placed, onRanksOfLargeMachinesStaySmall) {
 
 /// On a torus of equal sides the rounds are those of the paper: all streams go in step.
 TEST(Placed, torusOfEqualSidesTakesTheRoundsOfTheBucket) {
-  for (const char* place :
-       {"torus:8x8x8", "torus:5x5", "torus:2x2x2", "torus:7", "torus:3x3x3x3"}) {
+  for (const char* place : {"torus:8x8x8", "torus:5x5", "torus:2x2x2", "torus:7", "torus:3x3x3x3"}) {
     std::string error;
     const Topology topology = parse_place(place, &error);
     const ClosedForm form =
