@@ -32,8 +32,8 @@ Examples:
   tamaki run --hosts a:4,b:4 -- ./program
   tamaki run -n 4 --hosts a,b --rsh "ssh -p 2222" -- ./program
 
-Exit status: that of the first rank that failed (128 + signal), 0 if none did; 2 wrong usage, 3 a host was lost,
-124 --timeout passed, 127 the program could not be started.)";
+Exit status: that of the first rank that failed (128 + signal), 0 if none did; 2 wrong usage, 3 a host was lost or cannot
+hold so many ranks, 124 --timeout passed, 127 the program could not be started.)";
 
 Result<int> run(const RunArguments& arguments, const std::vector<std::string>& program) {
   LaunchJob job;
