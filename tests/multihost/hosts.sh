@@ -22,7 +22,8 @@ die() { echo "hosts.sh: $1" >&2; exit "${2:-2}"; }
 
 # shape NAMESPACE INTERFACE RATE: of what goes out. The burst is small, so that 64 KiB already take their time.
 shape() {
-  tc -n "$1" qdisc replace dev "$2" root handle 1: htb default 10 2>/dev/null || die "tc cannot shape $2 of $1 (sch_htb)" 77
+  tc -n "$1" qdisc show dev "$2" | grep -q "htb 1:" || tc -n "$1" qdisc add dev "$2" root handle 1: htb default 10 2>/dev/null ||
+    die "tc cannot shape $2 of $1 (sch_htb)" 77
   tc -n "$1" class replace dev "$2" parent 1: classid 1:10 htb rate "$3" ceil "$3" burst 32k cburst 32k quantum 60000
 }
 able() {
