@@ -205,6 +205,7 @@ void Node::take_hello(Endpoint::Id id, std::span<const std::byte> payload) {
                         std::to_string(config_.rank) + " says " + std::to_string(config_.ranks));
   Peer& peer = peers_[id];
   peer.rank = rank;
+  peer.hello = true;
   // Descriptors that a child process inherited keep a dead rank's connections open: watch the process itself too.
   if (host == self_.host && space != self_.address_space) endpoint_->watch_process(id, pid);
   if (from_parent) return;
@@ -322,7 +323,9 @@ void Node::on_closed(Endpoint::Id id, const Error& why) {
     const std::lock_guard lock(mutex_);
     joining = phase_ == Phase::joining;
   }
-  const bool died = !peer.left && !peer.farewell && peer.rank >= 0;  // after its farewell it was for us to end the link
+  // After its farewell it was for us to end the link. One that closes before its hello, once the job has started, may be
+  // leaving without having seen this link; should it have died, those that had links with it know.
+  const bool died = !peer.left && !peer.farewell && peer.rank >= 0 && (peer.hello || joining);
   if (leaving()) {
     if (died && !kin_.empty()) lost(peer.rank, why.message);
     if (id == parent_) parent_ = 0;

@@ -79,7 +79,8 @@ class Node final : public Control, private Endpoint::Handler {
  private:
   enum class Phase { joining, ready, failed };
   struct Peer {  // a link of the tree
-    int rank = -1;  // -1: has not said hello
+    int rank = -1;          // -1: not known
+    bool hello = false;     // has said so
     bool left = false;      // has said goodbye
     bool farewell = false;  // has answered ours
   };
