@@ -13,16 +13,9 @@
 namespace tamaki {
 namespace {
 
-constexpr std::int64_t kMostChunks = std::int64_t{1} << 30;
-
 std::string refuses(const Topology& topology, const Problem& problem) {
   if (std::string reason = refuse_reordering(topology, problem); !reason.empty()) return reason;
-  if (std::string reason = refuse_without_grid(topology, problem); !reason.empty()) return reason;
-  // 4 streams a link at most, and 2 links a dimension.
-  if (std::int64_t{8} * std::ssize(topology.grid) * problem.ranks * problem.pieces > kMostChunks)
-    return "pieces is " + std::to_string(problem.pieces) + ", too many for " +
-           std::to_string(problem.ranks) + " ranks";
-  return {};
+  return refuse_without_torus_plan(topology, problem);
 }
 
 Program build(const Topology& topology, const Problem& problem, int rank) {

@@ -40,6 +40,16 @@ std::string refuse_without_grid(const Topology& topology, const Problem& problem
   return {};
 }
 
+std::string refuse_without_torus_plan(const Topology& topology, const Problem& problem) {
+  if (std::string reason = refuse_without_grid(topology, problem); !reason.empty()) return reason;
+  // 4 streams a link at most, and 2 links a dimension.
+  constexpr std::int64_t kMostChunks = std::int64_t{1} << 30;
+  if (std::int64_t{8} * std::ssize(topology.grid) * problem.ranks * problem.pieces > kMostChunks)
+    return "pieces is " + std::to_string(problem.pieces) + ", too many for " +
+           std::to_string(problem.ranks) + " ranks";
+  return {};
+}
+
 namespace {
 
 bool both_ways(const Grid& grid, int dimension) {

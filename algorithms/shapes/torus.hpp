@@ -57,6 +57,9 @@ class Grid {
 /// Empty where the topology has a grid of `problem.ranks` ranks, else why no algorithm on grids can serve.
 std::string refuse_without_grid(const Topology& topology, const Problem& problem);
 
+/// That, and why the plan of the bucket would have too many chunks.
+std::string refuse_without_torus_plan(const Topology& topology, const Problem& problem);
+
 struct TorusStream {
   std::vector<int> order;  // of dimensions, of its reduce-scatters
   int way = 1;             // +1 or -1; +1 in dimensions with one link only
@@ -71,6 +74,25 @@ struct TorusTask {
   int lane = 0;
   int after = -1;  // number of the stream's task before, -1: its first
 };
+
+/// The other blocks that a stage treats alike: calls body(position, number) for each combination of
+/// coordinates in the dimensions after the stage's, number by number; in all other dimensions the position
+/// is `here`.
+template <class Body>
+void each_position_after(const Grid& grid, const TorusStream& stream, int stage, int here,
+                         const Body& body) {
+  int count = 1;
+  for (int i = stage + 1; i < grid.dimensions(); ++i) count *= grid.size(stream.order[i]);
+  for (int number = 0; number < count; ++number) {
+    int position = here, rest = number;
+    for (int i = grid.dimensions() - 1; i > stage; --i) {
+      const int d = stream.order[i];
+      position = grid.with(position, d, rest % grid.size(d));
+      rest /= grid.size(d);
+    }
+    body(position, number);
+  }
+}
 
 enum class TorusParts { reduce_scatter, allgather, both };
 
