@@ -259,7 +259,14 @@ double draw_kind(Svg* svg, const HostKind& kind, double top) {
       std::max({kind.numa.size(), kind.gpus.size(), kind.nics.size(), kind.hubs.size()});
   const double step = widest <= 16 ? 84 : 84 * 16 / static_cast<double>(widest), part = step * 0.8;
   const double width = static_cast<double>(widest) * step;
-  const double row[] = {top + 50, top + 210, top + 280, top + 140};  // numa, gpu, nic, hub
+  // Rows from above: NUMA domains, hubs, GPUs, NICs; those without anything take no room.
+  double row[4] = {top + 50, 0, 0, 0}, next = top + 110;
+  const std::pair<Part::Kind, std::size_t> below[] = {
+      {Part::Kind::hub, kind.hubs.size()}, {Part::Kind::gpu, kind.gpus.size()}, {Part::Kind::nic, kind.nics.size()}};
+  for (const auto& [part_kind, count] : below) {
+    row[static_cast<int>(part_kind)] = next + 20;
+    if (count > 0) next += 76;
+  }
   const auto x_of = [&](const Part& p) {
     const std::size_t sizes[] = {kind.numa.size(), kind.gpus.size(), kind.nics.size(), kind.hubs.size()};
     return 20 + (p.index + 0.5) * width / static_cast<double>(sizes[static_cast<int>(p.kind)]);
@@ -294,7 +301,7 @@ double draw_kind(Svg* svg, const HostKind& kind, double top) {
   for (std::size_t i = 0; i < kind.numa.size(); ++i)
     draw_part(
         {Part::Kind::numa, static_cast<std::int32_t>(i)}, "#f3ddb3",
-        fmt::format("NUMA {}: {} cores", i, kind.numa[i].cores),
+        fmt::format("NUMA {} ({})", i, kind.numa[i].cores),
         fmt::format("NUMA {}: {} cores, {:.4g} GiB, {}", i, kind.numa[i].cores,
                     kind.numa[i].memory_bytes / (1 << 30), format_rate(kind.numa[i].memory_bandwidth)));
   for (std::size_t i = 0; i < kind.hubs.size(); ++i) {
@@ -311,8 +318,7 @@ double draw_kind(Svg* svg, const HostKind& kind, double top) {
               fmt::format("NIC {}: {} {}, {}, rail {}", i, kind.nics[i].name, kind.nics[i].pci,
                           format_rate(kind.nics[i].bandwidth), kind.nics[i].rail));
   svg->reach(20 + width, 0);
-  return kind.nics.empty() ? (kind.gpus.empty() ? (kind.hubs.empty() ? top + 110 : top + 190) : top + 260)
-                           : top + 330;
+  return next;
 }
 
 }  // namespace
