@@ -261,8 +261,9 @@ double draw_kind(Svg* svg, const HostKind& kind, double top) {
   const double width = static_cast<double>(widest) * step;
   // Rows from above: NUMA domains, hubs, GPUs, NICs; those without anything take no room.
   double row[4] = {top + 50, 0, 0, 0}, next = top + 110;
-  const std::pair<Part::Kind, std::size_t> below[] = {
-      {Part::Kind::hub, kind.hubs.size()}, {Part::Kind::gpu, kind.gpus.size()}, {Part::Kind::nic, kind.nics.size()}};
+  const std::pair<Part::Kind, std::size_t> below[] = {{Part::Kind::hub, kind.hubs.size()},
+                                                      {Part::Kind::gpu, kind.gpus.size()},
+                                                      {Part::Kind::nic, kind.nics.size()}};
   for (const auto& [part_kind, count] : below) {
     row[static_cast<int>(part_kind)] = next + 20;
     if (count > 0) next += 76;

@@ -144,7 +144,6 @@ Machine rail_machine(std::int32_t hosts, std::int32_t gpus) {
   m.hosts = hosts;
   HostKind& kind = m.kinds[0];
   kind.slots = gpus;
-  kind.hubs.push_back({Hub::Kind::nvswitch, {}});
   LeafSpine fabric;
   fabric.nics_per_host = gpus;
   fabric.hosts_per_pod = hosts;
@@ -157,10 +156,13 @@ Machine rail_machine(std::int32_t hosts, std::int32_t gpus) {
                          .bandwidth = fabric.nic_bandwidth,
                          .rail = i,
                          .gpu = i});
-    kind.links.push_back({{Part::Kind::gpu, i}, {Part::Kind::hub, 0}, 450e9, 0, PartLink::Kind::nvlink});
-    kind.links.push_back(
-        {{Part::Kind::gpu, i}, {Part::Kind::nic, i}, fabric.nic_bandwidth, 0, PartLink::Kind::pcie});
+    kind.hubs.push_back({Hub::Kind::pcie, {}});
+    const Part gpu = {Part::Kind::gpu, i}, nic = {Part::Kind::nic, i}, hub = {Part::Kind::hub, i};
+    kind.links.push_back({gpu, {Part::Kind::hub, gpus}, 450e9, 0, PartLink::Kind::nvlink});
+    for (const Part end : {gpu, nic, Part{Part::Kind::numa, 0}})
+      kind.links.push_back({end, hub, 63e9, 0, PartLink::Kind::pcie});  // generation 5 x 16
   }
+  kind.hubs.push_back({Hub::Kind::nvswitch, {}});
   m.fabric = fabric;
   return m;
 }

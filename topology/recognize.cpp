@@ -75,25 +75,22 @@ struct Side {
   std::int64_t stride = 0;  // of ranks, at the first point
 };
 
-bool closes(const std::vector<std::int32_t>& values, const TorusAxis& axis) {
-  if (!axis.wraps || values.size() < 3) return false;
-  std::int32_t longest = 0;
-  for (std::size_t i = 1; i < values.size(); ++i) longest = std::max(longest, values[i] - values[i - 1]);
-  return axis.size - values.back() + values.front() <= longest;
-}
-
-/// A run that goes over the end of a ring, as 22, 23, 0, 1 of 24, is put in its order on the ring: starts
-/// after the longest gap.
-void unroll(std::vector<std::int32_t>* values, const TorusAxis& axis) {
-  if (!axis.wraps || values->size() < 2) return;
+/// Puts coordinates in their order on a ring: those of a run that goes over its end, as 22, 23, 0, 1 of 24,
+/// start after the longest gap. True where that gap, the way from the last to the first, is no longer than
+/// another one.
+bool unroll(std::vector<std::int32_t>* values, const TorusAxis& axis) {
+  if (!axis.wraps || values->size() < 2) return false;
   std::size_t start = 0;
-  std::int32_t longest = axis.size - values->back() + values->front();
-  for (std::size_t i = 1; i < values->size(); ++i)
-    if (const std::int32_t gap = (*values)[i] - (*values)[i - 1]; gap > longest) {
-      longest = gap;
-      start = i;
-    }
+  std::int32_t longest = axis.size - values->back() + values->front(), next = 0;
+  for (std::size_t i = 1; i < values->size(); ++i) {
+    const std::int32_t gap = (*values)[i] - (*values)[i - 1];
+    next = std::max(next, std::min(gap, longest));
+    if (gap <= longest) continue;
+    longest = gap;
+    start = i;
+  }
   std::rotate(values->begin(), values->begin() + static_cast<std::ptrdiff_t>(start), values->end());
+  return values->size() > 2 && longest <= next;
 }
 
 using Points = std::vector<std::vector<std::int32_t>>;  // of each rank
@@ -106,8 +103,7 @@ bool recognize_box(const Points& points, const std::vector<TorusAxis>& axes, Top
     for (const auto& point : points) values.push_back(point[d]);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
-    sides[d].wraps = closes(values, axes[d]);
-    if (!sides[d].wraps) unroll(&values, axes[d]);
+    sides[d].wraps = unroll(&values, axes[d]);
   }
   std::int64_t volume = 1;
   for (const Side& side : sides) volume *= static_cast<std::int64_t>(side.values.size());

@@ -14,7 +14,7 @@ LogicalAxis over_pairs(std::int32_t size) {
   LogicalAxis axis;
   const std::int32_t outer = (size + 1) / 2;
   for (std::int32_t i = 0; i < outer; ++i) axis.points.push_back({i, 0});
-  for (std::int32_t i = size - outer; i-- > 0;) axis.points.push_back({i, 1});
+  for (std::int32_t i = outer; i-- > 2 * outer - size;) axis.points.push_back({i, 1});
   axis.wraps = size > 2 && size % 2 == 0;
   return axis;
 }
