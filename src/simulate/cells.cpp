@@ -58,7 +58,8 @@ class Refinement {
     for (std::size_t l = 0; l < links_.size(); ++l)
       links_[l] = std::bit_cast<std::uint64_t>(network.capacity(static_cast<std::int32_t>(l)));
     for (std::size_t f = 0; f < fifos_.size(); ++f)
-      fifos_[f] = mix(std::bit_cast<std::uint64_t>(routes.latency_s[f]), std::bit_cast<std::uint64_t>(routes.eager[f]), 0);
+      fifos_[f] = mix(std::bit_cast<std::uint64_t>(routes.latency_s[f]),
+                      std::bit_cast<std::uint64_t>(routes.eager[f]), 0);
   }
 
   /// False: too little is alike.
@@ -83,7 +84,8 @@ class Refinement {
     const auto shape = static_cast<std::size_t>(compiled_.shape_of_rank[static_cast<std::size_t>(rank)]);
     std::uint64_t colour = mix(shape, std::bit_cast<std::uint64_t>(network_.rank_speed(rank)), 1);
     // Which lanes share an engine.
-    const auto lanes = static_cast<std::int32_t>(compiled_.shapes[shape].end_lane - compiled_.shapes[shape].first_lane);
+    const auto lanes =
+        static_cast<std::int32_t>(compiled_.shapes[shape].end_lane - compiled_.shapes[shape].first_lane);
     for (std::int32_t lane = 0; lane < lanes; ++lane) {
       std::int32_t same = 0;
       while (network_.engine(rank, same) != network_.engine(rank, lane)) ++same;
@@ -98,8 +100,11 @@ class Refinement {
       std::uint64_t sum = 0;
       for (std::uint64_t i = routes_.first[f]; i < routes_.first[f + 1]; ++i)
         sum += mix(links_[static_cast<std::size_t>(routes_.links[i])]);
-      fifos_[f] = mix(mix(fifos_[f], ranks_[static_cast<std::size_t>(fifo.source)], static_cast<std::uint64_t>(fifo.sends)),
-                      mix(sum, ranks_[static_cast<std::size_t>(fifo.destination)], static_cast<std::uint64_t>(fifo.takes)), 3);
+      fifos_[f] = mix(mix(fifos_[f], ranks_[static_cast<std::size_t>(fifo.source)],
+                          static_cast<std::uint64_t>(fifo.sends)),
+                      mix(sum, ranks_[static_cast<std::size_t>(fifo.destination)],
+                          static_cast<std::uint64_t>(fifo.takes)),
+                      3);
     }
     std::vector<std::uint64_t> crossing(links_.size());
     for (std::size_t f = 0; f < fifos_.size(); ++f)
@@ -129,7 +134,8 @@ void keep_apart(const Network& network, const Compiled& compiled, Refinement* co
 }
 
 /// Cells of the colours. False: they are not equitable (two hashes fell together).
-bool fill(const Network& network, const Compiled& compiled, const Routes& routes, const Refinement& colours, Cells* cells) {
+bool fill(const Network& network, const Compiled& compiled, const Routes& routes, const Refinement& colours,
+          Cells* cells) {
   *cells = {};
   cells->cell_of_rank = colours.rank_number;
   for (std::size_t r = 0; r < colours.rank_number.size(); ++r) {
@@ -165,7 +171,10 @@ bool fill(const Network& network, const Compiled& compiled, const Routes& routes
   for (std::size_t f = 0; f < colours.fifo_number.size(); ++f) {
     const auto colour = static_cast<std::size_t>(colours.fifo_number[f]);
     if (colour == cells->cell_fifos.size())
-      cells->cell_fifos.push_back({.fifo = static_cast<std::int32_t>(f), .count = 0, .latency_s = routes.latency_s[f], .eager = routes.eager[f]});
+      cells->cell_fifos.push_back({.fifo = static_cast<std::int32_t>(f),
+                                   .count = 0,
+                                   .latency_s = routes.latency_s[f],
+                                   .eager = routes.eager[f]});
     ++cells->cell_fifos[colour].count;
   }
   std::vector<std::int32_t> crossed;
@@ -179,7 +188,8 @@ bool fill(const Network& network, const Compiled& compiled, const Routes& routes
     for (std::size_t i = 0; i < crossed.size();) {
       std::size_t end = i;
       while (end < crossed.size() && crossed[end] == crossed[i]) ++end;
-      const std::int64_t flows = static_cast<std::int64_t>(end - i) * fifo.count, all = size[static_cast<std::size_t>(crossed[i])];
+      const std::int64_t flows = static_cast<std::int64_t>(end - i) * fifo.count,
+                         all = size[static_cast<std::size_t>(crossed[i])];
       if (flows % all != 0) return false;
       cells->route_links.push_back(crossed[i]);
       cells->route_times.push_back(static_cast<std::int32_t>(flows / all));
@@ -192,12 +202,13 @@ bool fill(const Network& network, const Compiled& compiled, const Routes& routes
 
 }  // namespace
 
-Result<Cells> make_cells(const Network& network, const Compiled& compiled, Alike alike) {
+Result<Cells> make_cells(const Network& network, const Compiled& compiled, AlikeRanks ranks) {
   const Result<Routes> routes = find_routes(network, compiled);
   if (!routes) return tl::unexpected<Error>(routes.error());
   Refinement colours(network, compiled, *routes);
   Cells cells;
-  if (alike == Alike::merge && colours.run() && fill(network, compiled, *routes, colours, &cells)) return cells;
+  if (ranks == AlikeRanks::merge && colours.run() && fill(network, compiled, *routes, colours, &cells))
+    return cells;
   keep_apart(network, compiled, &colours);
   fill(network, compiled, *routes, colours, &cells);
   return cells;

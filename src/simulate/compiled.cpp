@@ -51,13 +51,13 @@ class FifoTable {
 
 class Compiler {
  public:
-  Compiler(const Network& network, const SimulationOptions& options, Compiled* out)
-      : network_(network), options_(options), out_(*out) {}
+  Compiler(const Network& network, Compiled* out) : network_(network), out_(*out) {}
 
   Status add(const Program& program, std::int32_t rank) {
     if (program.rank != rank || program.ranks != network_.ranks())
-      return fail(Code::invalid_argument, fmt::format("the program for rank {} of {} says that it is rank {} of {}",
-                                                      rank, network_.ranks(), program.rank, program.ranks));
+      return fail(Code::invalid_argument,
+                  fmt::format("the program for rank {} of {} says that it is rank {} of {}", rank,
+                              network_.ranks(), program.rank, program.ranks));
     out_.collective = program.collective;
     out_.first_of_rank.push_back(static_cast<std::uint32_t>(out_.rank_fifos.size()));
     shape_ = {};
@@ -66,7 +66,8 @@ class Compiler {
     intern();
     if (out_.steps.size() > kMostSteps || out_.fifos.size() > kMostFifos)
       return fail(Code::invalid_argument,
-                  fmt::format("{} ranks have too many different steps ({}) or pairs ({}) to keep in memory, at most {} and {}",
+                  fmt::format("{} ranks have too many different steps ({}) or pairs ({}) to keep in "
+                              "memory, at most {} and {}",
                               program.ranks, out_.steps.size(), out_.fifos.size(), kMostSteps, kMostFifos));
     return {};
   }
@@ -82,13 +83,6 @@ class Compiler {
     std::int64_t messages = 0;
   };
 
-  double chunk_bytes(const Program& program, const Extent& extent) const {
-    if (program.collective == Collective::barrier || extent.buffer == Buffer::scratch) return 1;
-    const double pieces =
-        has_blocks(program.collective) ? static_cast<double>(program.ranks) * program.chunks : program.chunks;
-    return options_.bytes / pieces / options_.slices;
-  }
-
   Status add_lane(const Program& program, std::int32_t number) {
     CompiledLane lane{.first_block = static_cast<std::uint32_t>(shape_.blocks.size())};
     std::int64_t sent = 0, taken = 0;
@@ -98,7 +92,8 @@ class Compiler {
                                .length = static_cast<std::uint32_t>(block.end - block.begin),
                                .times = block.times};
       for (std::int32_t i = block.begin; i < block.end; ++i) {
-        if (Status added = add_step(program, program.steps[static_cast<std::size_t>(i)], number); !added) return added;
+        if (Status added = add_step(program, program.steps[static_cast<std::size_t>(i)], number); !added)
+          return added;
         sent += std::int64_t{block.times} * shape_.steps.back().destinations;
         taken += std::int64_t{block.times} * shape_.steps.back().sources;
       }
@@ -107,7 +102,7 @@ class Compiler {
     }
     lane.end_block = static_cast<std::uint32_t>(shape_.blocks.size());
     shape_.lanes.push_back(lane);
-    out_.messages += sent * options_.slices;
+    out_.messages += sent;
     out_.most_in_lane = std::max({out_.most_in_lane, sent, taken});
     return {};
   }
@@ -116,7 +111,11 @@ class Compiler {
     CompiledStep made{.first_operand = static_cast<std::uint32_t>(shape_.operands.size()),
                       .first_dependency = static_cast<std::uint32_t>(shape_.dependencies.size()),
                       .dependencies = step.dependencies};
-    made.bytes = step.width * chunk_bytes(program, step.extent);
+    if (program.collective == Collective::barrier || step.extent.buffer == Buffer::scratch)
+      made.tokens = static_cast<float>(step.width);
+    else
+      made.share = step.width / ((has_blocks(program.collective) ? static_cast<double>(program.ranks) : 1) *
+                                 program.chunks);
     const Operand* operands = program.operands.data() + step.first_operand;
     int local_sources = 0, local_destinations = 0;
     for (int k = 0; k < step.sources + step.destinations; ++k) {
@@ -126,21 +125,21 @@ class Compiler {
         continue;
       }
       if (operands[k].peer < 0 || operands[k].peer >= program.ranks)
-        return fail(Code::invalid_argument, fmt::format("rank {} lane {}: peer {} is not in 0..{}", program.rank, lane,
-                                                        operands[k].peer, program.ranks - 1));
+        return fail(Code::invalid_argument,
+                    fmt::format("rank {} lane {}: peer {} is not in 0..{}", program.rank, lane,
+                                operands[k].peer, program.ranks - 1));
       ++(source ? made.sources : made.destinations);
       shape_.operands.push_back(place_of(program.rank, operands[k], source, lane));
     }
-    const NetworkModel& model = network_.model();
-    if (step.sources > 1 && model.reduce_bandwidth > 0)
-      made.work_s = (step.sources - 1) * made.bytes / model.reduce_bandwidth;
-    if (step.sources == 1 && local_sources == 1 && local_destinations > 0 && model.copy_bandwidth > 0)
-      made.work_s = local_destinations * made.bytes / model.copy_bandwidth;
+    if (step.sources > 1) made.combines = static_cast<std::uint16_t>(step.sources - 1);
+    if (step.sources == 1 && local_sources == 1)
+      made.copies = static_cast<std::uint16_t>(local_destinations);
     for (int i = 0; i < step.dependencies; ++i) {
       const Dependency& d = program.dependencies[static_cast<std::size_t>(step.first_dependency + i)];
       if (d.lane < 0 || d.lane >= static_cast<std::int32_t>(program.lanes.size()))
-        return fail(Code::invalid_argument, fmt::format("rank {} lane {}: a step depends on lane {}, there are {}",
-                                                        program.rank, lane, d.lane, program.lanes.size()));
+        return fail(Code::invalid_argument,
+                    fmt::format("rank {} lane {}: a step depends on lane {}, there are {}", program.rank,
+                                lane, d.lane, program.lanes.size()));
       shape_.dependencies.push_back(d);
     }
     shape_.steps.push_back(made);
@@ -170,17 +169,20 @@ class Compiler {
   void intern() {
     std::uint64_t hash = shape_.lanes.size();
     for (const CompiledStep& s : shape_.steps) {
-      hash = mix(hash, std::bit_cast<std::uint64_t>(s.bytes), std::bit_cast<std::uint64_t>(s.work_s));
-      hash = mix(hash, s.first_operand, std::uint64_t{s.sources} << 32 | s.destinations << 16U | s.dependencies);
+      hash = mix(hash, std::bit_cast<std::uint64_t>(s.share), std::uint64_t{s.combines} << 16 | s.copies);
+      hash = mix(hash, s.first_operand,
+                 std::uint64_t{s.sources} << 32 | s.destinations << 16U | s.dependencies);
     }
     for (const std::int32_t o : shape_.operands) hash = mix(hash, 1, static_cast<std::uint64_t>(o));
     for (const Dependency& d : shape_.dependencies)
       hash = mix(hash, static_cast<std::uint64_t>(d.lane), static_cast<std::uint64_t>(d.step));
-    for (const CompiledBlock& b : shape_.blocks) hash = mix(hash, b.begin, std::uint64_t{b.length} << 32 | static_cast<std::uint32_t>(b.times));
+    for (const CompiledBlock& b : shape_.blocks)
+      hash = mix(hash, b.begin, std::uint64_t{b.length} << 32 | static_cast<std::uint32_t>(b.times));
     for (const CompiledLane& l : shape_.lanes) hash = mix(hash, l.first_block, l.end_block);
     auto [it, last] = by_hash_.equal_range(hash);
     for (; it != last; ++it)
-      if (same(out_.shapes[static_cast<std::size_t>(it->second)])) return out_.shape_of_rank.push_back(it->second);
+      if (same(out_.shapes[static_cast<std::size_t>(it->second)]))
+        return out_.shape_of_rank.push_back(it->second);
     by_hash_.emplace(hash, static_cast<std::int32_t>(out_.shapes.size()));
     out_.shape_of_rank.push_back(static_cast<std::int32_t>(out_.shapes.size()));
     keep();
@@ -189,7 +191,9 @@ class Compiler {
   struct Bases {
     std::uint32_t lane, block, step, operand, dependency;
   };
-  Bases bases_of(const Shape& shape) const { return bases_[static_cast<std::size_t>(&shape - out_.shapes.data())]; }
+  Bases bases_of(const Shape& shape) const {
+    return bases_[static_cast<std::size_t>(&shape - out_.shapes.data())];
+  }
 
   bool same(const Shape& shape) const {
     const Bases base = bases_of(shape);
@@ -200,11 +204,15 @@ class Compiler {
         if (!(moved(loose[i]) == kept[from + i])) return false;
       return true;
     };
-    return equal(shape_.lanes, out_.lanes, base.lane, [&](const CompiledLane& l) { return Same<CompiledLane>{moved(l, base)}; }) &&
-           equal(shape_.blocks, out_.blocks, base.block, [&](const CompiledBlock& b) { return Same<CompiledBlock>{moved(b, base)}; }) &&
-           equal(shape_.steps, out_.steps, base.step, [&](const CompiledStep& s) { return moved(s, base); }) &&
+    return equal(shape_.lanes, out_.lanes, base.lane,
+                 [&](const CompiledLane& l) { return Same<CompiledLane>{moved(l, base)}; }) &&
+           equal(shape_.blocks, out_.blocks, base.block,
+                 [&](const CompiledBlock& b) { return Same<CompiledBlock>{moved(b, base)}; }) &&
+           equal(shape_.steps, out_.steps, base.step,
+                 [&](const CompiledStep& s) { return moved(s, base); }) &&
            equal(shape_.operands, out_.operands, base.operand, [](std::int32_t o) { return o; }) &&
-           equal(shape_.dependencies, out_.dependencies, base.dependency, [](const Dependency& d) { return d; });
+           equal(shape_.dependencies, out_.dependencies, base.dependency,
+                 [](const Dependency& d) { return d; });
   }
   template <class T>
   struct Same {
@@ -233,18 +241,19 @@ class Compiler {
 
   void keep() {
     const auto count = [](const auto& list) { return static_cast<std::uint32_t>(list.size()); };
-    const Bases base{count(out_.lanes), count(out_.blocks), count(out_.steps), count(out_.operands), count(out_.dependencies)};
+    const Bases base{count(out_.lanes), count(out_.blocks), count(out_.steps), count(out_.operands),
+                     count(out_.dependencies)};
     bases_.push_back(base);
     for (const CompiledLane& lane : shape_.lanes) out_.lanes.push_back(moved(lane, base));
     for (const CompiledBlock& block : shape_.blocks) out_.blocks.push_back(moved(block, base));
     for (const CompiledStep& step : shape_.steps) out_.steps.push_back(moved(step, base));
     out_.operands.insert(out_.operands.end(), shape_.operands.begin(), shape_.operands.end());
-    out_.dependencies.insert(out_.dependencies.end(), shape_.dependencies.begin(), shape_.dependencies.end());
+    out_.dependencies.insert(out_.dependencies.end(), shape_.dependencies.begin(),
+                             shape_.dependencies.end());
     out_.shapes.push_back({base.lane, count(out_.lanes)});
   }
 
   const Network& network_;
-  const SimulationOptions& options_;
   Compiled& out_;
   FifoTable table_;
   Loose shape_;  // of the rank at hand
@@ -254,19 +263,21 @@ class Compiler {
 
 }  // namespace
 
-Result<Compiled> compile(const Network& network, const ProgramSource& programs, const SimulationOptions& options) {
+Result<Compiled> compile(const Network& network, const ProgramSource& programs) {
   Compiled compiled;
-  Compiler compiler(network, options, &compiled);
+  Compiler compiler(network, &compiled);
   for (std::int32_t rank = 0; rank < network.ranks(); ++rank)
-    if (Status added = compiler.add(programs(rank), rank); !added) return tl::unexpected<Error>(added.error());
+    if (Status added = compiler.add(programs(rank), rank); !added)
+      return tl::unexpected<Error>(added.error());
   compiled.first_of_rank.push_back(static_cast<std::uint32_t>(compiled.rank_fifos.size()));
   for (const CompiledFifo& fifo : compiled.fifos)
     if (fifo.sends < 0 || fifo.takes < 0)
-      return fail(Code::invalid_argument,
-                  fmt::format("rank {} {} rank {}, which {}", fifo.sends < 0 ? fifo.destination : fifo.source,
-                              fifo.sends < 0 ? "takes messages from" : "sends to",
-                              fifo.sends < 0 ? fifo.source : fifo.destination,
-                              fifo.sends < 0 ? "sends it none on that channel" : "takes none on that channel"));
+      return fail(
+          Code::invalid_argument,
+          fmt::format("rank {} {} rank {}, which {}", fifo.sends < 0 ? fifo.destination : fifo.source,
+                      fifo.sends < 0 ? "takes messages from" : "sends to",
+                      fifo.sends < 0 ? fifo.source : fifo.destination,
+                      fifo.sends < 0 ? "sends it none on that channel" : "takes none on that channel"));
   return compiled;
 }
 

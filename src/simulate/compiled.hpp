@@ -1,7 +1,7 @@
 #pragma once
-// The programs of all ranks as the simulation walks them: one small record a stored step, loops kept as loops.
-// A step names FIFOs by their place in the list of those of its rank, so that ranks that do the same share one
-// shape: 13,824 ranks of a ring are one shape and a list of two FIFOs each.
+// The programs of all ranks as the simulation walks them: one small record a stored step, loops kept as
+// loops. A step names FIFOs by their place in the list of those of its rank, so that ranks that do the same
+// share one shape: 13,824 ranks of a ring are one shape and a list of two FIFOs each.
 
 #include <cstdint>
 #include <vector>
@@ -19,8 +19,10 @@ struct CompiledStep {
   std::uint16_t sources = 0;
   std::uint16_t destinations = 0;
   std::uint16_t dependencies = 0;
-  double bytes = 0;   // of each message, in one slice
-  double work_s = 0;  // of a rank at full speed, in one slice
+  std::uint16_t combines = 0;  // sources after the first: reductions of the step's bytes
+  std::uint16_t copies = 0;    // within the rank
+  float tokens = 0;            // bytes that the step moves whatever n is
+  double share = 0;            // and of n
   bool operator==(const CompiledStep&) const = default;
 };
 
@@ -45,9 +47,9 @@ struct Shape {
 struct CompiledFifo {
   std::int32_t source = 0;
   std::int32_t destination = 0;
-  std::int32_t lane = 0;     // number, within the sender, of the lane that sends; decides the engine
-  std::int32_t sends = -1;   // place in the list of the source's FIFOs; -1: nobody sends
-  std::int32_t takes = -1;   // of the destination's
+  std::int32_t lane = 0;    // number, within the sender, of the lane that sends; decides the engine
+  std::int32_t sends = -1;  // place in the list of the source's FIFOs; -1: nobody sends
+  std::int32_t takes = -1;  // of the destination's
 };
 
 struct Compiled {
@@ -59,16 +61,15 @@ struct Compiled {
   std::vector<CompiledLane> lanes;
   std::vector<Shape> shapes;
   std::vector<std::int32_t> shape_of_rank;
-  std::vector<std::int32_t> rank_fifos;       // lists, rank after rank
+  std::vector<std::int32_t> rank_fifos;      // lists, rank after rank
   std::vector<std::uint32_t> first_of_rank;  // in rank_fifos, and the end
   std::vector<CompiledFifo> fifos;
-  std::int64_t messages = 0;      // of all slices
+  std::int64_t messages = 0;      // of one slice
   std::int64_t most_in_lane = 0;  // sent or taken by one lane, in one slice
 };
 
 /// Errors: a program of another rank or number of ranks than asked for, peers or lanes out of range, more
 /// different steps than fit.
-Result<Compiled> compile(const Network& network, const ProgramSource& programs,
-                         const SimulationOptions& options);
+Result<Compiled> compile(const Network& network, const ProgramSource& programs);
 
 }  // namespace tamaki::simulation

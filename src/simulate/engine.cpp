@@ -16,8 +16,8 @@ constexpr double kLongest = 4e18;  // ticks
 
 }  // namespace
 
-Engine::Engine(const Network& network, const Compiled& compiled, const Cells& cells, const SimulationOptions& options,
-               double tick_s)
+Engine::Engine(const Network& network, const Compiled& compiled, const Cells& cells,
+               const SimulationOptions& options, double tick_s)
     : network_(network),
       compiled_(compiled),
       cells_(cells),
@@ -39,7 +39,8 @@ Engine::Engine(const Network& network, const Compiled& compiled, const Cells& ce
     const std::int32_t rank = cells.rank[c];
     const std::int32_t own[] = {fair_.add_link(network.rank_speed(rank))};
     fair_.add_group(own);
-    const Shape& shape = compiled.shapes[static_cast<std::size_t>(compiled.shape_of_rank[static_cast<std::size_t>(rank)])];
+    const Shape& shape =
+        compiled.shapes[static_cast<std::size_t>(compiled.shape_of_rank[static_cast<std::size_t>(rank)])];
     const auto first = static_cast<std::int32_t>(info_.size());
     for (std::uint32_t l = shape.first_lane; l < shape.end_lane; ++l) {
       const CompiledLane& lane = compiled.lanes[l];
@@ -52,7 +53,8 @@ Engine::Engine(const Network& network, const Compiled& compiled, const Cells& ce
                     .steps = lane.steps,
                     .engine = engines};
       for (std::size_t other = static_cast<std::size_t>(first); other < info_.size(); ++other)
-        if (network.engine(rank, info_[other].number) == network.engine(rank, info.number)) info.engine = info_[other].engine;
+        if (network.engine(rank, info_[other].number) == network.engine(rank, info.number))
+          info.engine = info_[other].engine;
       engines += info.engine == engines;
       info_.push_back(info);
       lanes_.emplace_back().block = lane.first_block;
@@ -65,7 +67,8 @@ Engine::Engine(const Network& network, const Compiled& compiled, const Cells& ce
   send_ticks_ = ticks(model.send_overhead_s);
   receive_ticks_ = ticks(model.receive_overhead_s);
   rendezvous_ticks_ = ticks(model.rendezvous_s);
-  rounding_ = std::max(0.0, options.rounding);
+  if (model.reduce_bandwidth > 0) reduce_s_ = 1 / model.reduce_bandwidth;
+  if (model.copy_bandwidth > 0) copy_s_ = 1 / model.copy_bandwidth;
 }
 
 Ticks Engine::ticks(double seconds) {
@@ -91,8 +94,10 @@ Result<Simulation> Engine::run() {
     settle();
     if (anchor_turned_) look_for_period();
     if (messages_ - skipped_messages_ > options_.most_messages)
-      return fail(Code::invalid_argument, fmt::format("the schedule of {} ranks takes more than {} messages to simulate (it has {})",
-                                                      network_.ranks(), options_.most_messages, compiled_.messages));
+      return fail(
+          Code::invalid_argument,
+          fmt::format("the schedule of {} ranks takes more than {} messages to simulate (it has {})",
+                      network_.ranks(), options_.most_messages, compiled_.messages * options_.slices));
   }
   if (error_) return tl::unexpected<Error>(*error_);
   if (overflowed_) return fail(Code::invalid_argument, "the simulated time is too long to be counted");
@@ -106,9 +111,15 @@ void Engine::process(const Event& event) {
     case Event::Kind::finish:
       if (groups_[static_cast<std::size_t>(event.id)].version == event.version) end_transfers(event.id);
       break;
-    case Event::Kind::arrival: arrive(event.id); break;
-    case Event::Kind::resume: wake(event.id); break;
-    case Event::Kind::start: start_next(event.id); break;
+    case Event::Kind::arrival:
+      arrive(event.id);
+      break;
+    case Event::Kind::resume:
+      wake(event.id);
+      break;
+    case Event::Kind::start:
+      start_next(event.id);
+      break;
   }
 }
 
@@ -123,7 +134,8 @@ void Engine::run_ready() {
   while (!ready_.empty()) {
     running_.swap(ready_);
     // Lanes of a rank share its processor in one order on all ranks, so that equal ranks stay equal.
-    if (step_ticks_ > 0 && !std::is_sorted(running_.begin(), running_.end())) std::sort(running_.begin(), running_.end());
+    if (step_ticks_ > 0 && !std::is_sorted(running_.begin(), running_.end()))
+      std::sort(running_.begin(), running_.end());
     for (const std::int32_t lane : running_) {
       lanes_[static_cast<std::size_t>(lane)].in_ready = false;
       run_lane(lane);
@@ -151,7 +163,7 @@ void Engine::run_lane(std::int32_t lane) {
     }
     if (s.phase == LaneState::Phase::work) {
       s.phase = LaneState::Phase::send;
-      if (step.work_s > 0) return begin_work(lane, step.work_s);
+      if (const double seconds = work_s(step); seconds > 0) return begin_work(lane, seconds);
     }
     complete_step(lane, step);
   }
@@ -170,7 +182,8 @@ bool Engine::can_begin(std::int32_t lane, const CompiledStep& step) {
     return false;
   }
   if (options_.room == 0) return true;
-  for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations; ++k) {
+  for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations;
+       ++k) {
     FifoState& fifo = fifos_[static_cast<std::size_t>(fifo_of(lane, step.first_operand + k))];
     if (fifo.outstanding < options_.room) continue;
     fifo.sender = lane;
@@ -213,8 +226,9 @@ void Engine::complete_step(std::int32_t lane, const CompiledStep& step) {
     --fifo.outstanding;
     if (fifo.sender >= 0) wake(std::exchange(fifo.sender, -1));
   }
-  for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations; ++k)
-    post(lane, fifo_of(lane, step.first_operand + k), step.bytes);
+  for (std::uint32_t k = step.sources; k < static_cast<std::uint32_t>(step.sources) + step.destinations;
+       ++k)
+    post(lane, fifo_of(lane, step.first_operand + k), bytes_of(step));
   s.phase = LaneState::Phase::wait;
   ++s.completed;
   advance(lane);
@@ -257,7 +271,8 @@ std::string Engine::explain_deadlock() const {
     if (done(lane) || ++stuck > 4) continue;
     const LaneState& s = lanes_[static_cast<std::size_t>(lane)];
     const LaneInfo& own = info_[static_cast<std::size_t>(lane)];
-    text += fmt::format("; rank {} lane {} step {}", rank_of(lane), own.number, s.completed - s.slice * own.steps);
+    text += fmt::format("; rank {} lane {} step {}", rank_of(lane), own.number,
+                        s.completed - s.slice * own.steps);
     if (s.waits_for >= 0) {
       text += fmt::format(" waits for its lane {}", info_[static_cast<std::size_t>(s.waits_for)].number);
       continue;
@@ -287,7 +302,7 @@ Result<Simulation> Engine::result() {
   for (const std::int32_t cell : cells_.cell_of_rank)
     made.rank_seconds.push_back(static_cast<double>(cell_end_[static_cast<std::size_t>(cell)]) * tick_s_);
   made.seconds = static_cast<double>(last) * tick_s_;
-  made.messages = compiled_.messages;
+  made.messages = compiled_.messages * options_.slices;
   made.simulated_messages = messages_ - skipped_messages_;
   made.simulated_ranks = static_cast<std::int32_t>(cells_.rank.size());
   made.steps = compiled_.most_in_lane * options_.slices;
@@ -308,7 +323,6 @@ Result<Simulation> Engine::result() {
     made.busiest_share = share;
     made.busiest_link = static_cast<std::int32_t>(l);
   }
-  made.rounding = rounding_;
   made.filled = fair_.filled();
   return made;
 }

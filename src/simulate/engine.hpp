@@ -15,7 +15,7 @@ namespace tamaki::simulation {
 /// A lane of a cell.
 struct LaneInfo {
   std::int32_t cell = 0;
-  std::int32_t number = 0;  // within the rank
+  std::int32_t number = 0;         // within the rank
   std::int32_t first_of_cell = 0;  // lane 0 of the cell
   std::uint32_t first_fifo = 0;    // of the cell, in Cells::fifos
   std::uint32_t first_block = 0, end_block = 0;
@@ -24,9 +24,9 @@ struct LaneInfo {
 };
 
 struct LaneState {
-  enum class Phase : std::uint8_t { wait, work, send };          // of the current step
+  enum class Phase : std::uint8_t { wait, work, send };                    // of the current step
   enum class Sender : std::uint8_t { idle, asks, granted, queued, wire };  // of the message at the head
-  std::uint32_t block = 0;     // in Compiled::blocks
+  std::uint32_t block = 0;                                                 // in Compiled::blocks
   std::uint32_t in_block = 0;
   std::int32_t iteration = 0;
   std::int32_t slice = 0;
@@ -34,9 +34,9 @@ struct LaneState {
   Phase phase = Phase::wait;
   Sender sender = Sender::idle;
   bool in_ready = false;
-  std::int32_t waits_for = -1;  // lane, for a dependency
-  std::int32_t next_waiter = -1;   // of the lane that this one waits for
-  std::int32_t first_waiter = -1;  // lanes that wait for this one
+  std::int32_t waits_for = -1;                    // lane, for a dependency
+  std::int32_t next_waiter = -1;                  // of the lane that this one waits for
+  std::int32_t first_waiter = -1;                 // lanes that wait for this one
   std::int32_t queue_head = -1, queue_tail = -1;  // messages
 };
 
@@ -49,7 +49,7 @@ struct FifoState {
   std::int32_t asking = -1;      // lane whose message waits until the receiver wants it
   bool wanted = false;           // the receiver is at the step that takes the next message
   Ticks latency = 0;
-  double eager = 0;              // larger messages ask first
+  double eager = 0;  // larger messages ask first
 };
 
 /// A message, from its step on until its last byte has left; or a lane's work.
@@ -77,8 +77,8 @@ struct FlowGroup {
 
 class Engine {
  public:
-  Engine(const Network& network, const Compiled& compiled, const Cells& cells, const SimulationOptions& options,
-         double tick_s);
+  Engine(const Network& network, const Compiled& compiled, const Cells& cells,
+         const SimulationOptions& options, double tick_s);
   Result<Simulation> run();
   /// Time did not fit; a longer tick is needed.
   bool overflowed() const { return overflowed_; }
@@ -102,9 +102,16 @@ class Engine {
     return lanes_[static_cast<std::size_t>(lane)].slice == options_.slices ||
            info_[static_cast<std::size_t>(lane)].steps == 0;
   }
+  double bytes_of(const CompiledStep& step) const {
+    return (step.share * options_.bytes + static_cast<double>(step.tokens)) / options_.slices;
+  }
+  double work_s(const CompiledStep& step) const {
+    return (step.combines * reduce_s_ + step.copies * copy_s_) * bytes_of(step);
+  }
   /// FIFO of an operand of a step of `lane`.
   std::int32_t fifo_of(std::int32_t lane, std::uint32_t operand) const {
-    return cells_.fifos[info_[static_cast<std::size_t>(lane)].first_fifo + static_cast<std::uint32_t>(compiled_.operands[operand])];
+    return cells_.fifos[info_[static_cast<std::size_t>(lane)].first_fifo +
+                        static_cast<std::uint32_t>(compiled_.operands[operand])];
   }
   std::int32_t rank_of(std::int32_t lane) const {
     return cells_.rank[static_cast<std::size_t>(info_[static_cast<std::size_t>(lane)].cell)];
@@ -143,13 +150,13 @@ class Engine {
   FairShare fair_;
   std::vector<LaneInfo> info_;
   std::vector<LaneState> lanes_;
-  std::vector<FifoState> fifos_;  // beside Cells::cell_fifos; its group has the same number
+  std::vector<FifoState> fifos_;   // beside Cells::cell_fifos; its group has the same number
   std::vector<FlowGroup> groups_;  // beside the groups of fair_: those of FIFOs, then of the cells' work
   std::vector<Transfer> transfers_;
   std::vector<std::int32_t> free_transfers_, ended_, touched_, ready_, running_;
   std::vector<Ticks> processor_free_, engine_free_, cell_end_;
   Ticks step_ticks_ = 0, send_ticks_ = 0, receive_ticks_ = 0, rendezvous_ticks_ = 0;
-  double rounding_ = 0;
+  double reduce_s_ = 0, copy_s_ = 0;  // a byte
   std::int64_t messages_ = 0, skipped_messages_ = 0, dependency_wakes_ = 0;
 
   struct Memory {  // of an earlier moment

@@ -20,7 +20,8 @@ std::vector<std::int32_t> count_ranks(const Machine& machine, const Placement& p
 /// rank go round the rank's part.
 class Fabric : public Network {
  public:
-  Fabric(const Machine& machine, const Placement& placement, const NetworkOptions& options, std::int32_t nics)
+  Fabric(const Machine& machine, const Placement& placement, const NetworkOptions& options,
+         std::int32_t nics)
       : Network(machine, placement, options), count_(count_ranks(machine, placement)), nics_a_host_(nics) {}
 
  protected:
@@ -41,7 +42,8 @@ class Fabric : public Network {
 class CrossbarNetwork : public Fabric {
  public:
   CrossbarNetwork(const Machine& machine, const Placement& placement, const NetworkOptions& options)
-      : Fabric(machine, placement, options, most_nics(machine)), fabric_(std::get<Crossbar>(machine.fabric)) {
+      : Fabric(machine, placement, options, most_nics(machine)),
+        fabric_(std::get<Crossbar>(machine.fabric)) {
     add_hosts(most_nics(machine));
   }
 
@@ -73,15 +75,16 @@ class TorusNetwork : public Fabric {
     for (std::int64_t point = 0; point < points; ++point) {
       const std::vector<std::int32_t> at = torus_.point_coordinates(point);
       for (int axis = 0; axis < axes_; ++axis)
-        for (int way = 0; way < 2; ++way) add(has_link(axis, at[static_cast<std::size_t>(axis)], way) ? rate() : 0);
+        for (int way = 0; way < 2; ++way)
+          add(has_link(axis, at[static_cast<std::size_t>(axis)], way) ? rate() : 0);
     }
     for (std::int64_t host = 0; host < torus_.hosts(); ++host) {
       point_of_host_.push_back(static_cast<std::int32_t>(torus_.point_of(torus_.coordinates(host))));
     }
     stride_.assign(static_cast<std::size_t>(axes_), 1);
     for (int axis = axes_ - 2; axis >= 0; --axis)
-      stride_[static_cast<std::size_t>(axis)] =
-          stride_[static_cast<std::size_t>(axis) + 1] * torus_.axes[static_cast<std::size_t>(axis) + 1].size;
+      stride_[static_cast<std::size_t>(axis)] = stride_[static_cast<std::size_t>(axis) + 1] *
+                                                torus_.axes[static_cast<std::size_t>(axis) + 1].size;
   }
 
  private:
@@ -94,10 +97,12 @@ class TorusNetwork : public Fabric {
   double nic_rate(std::int32_t, std::int32_t) const override { return torus_.engine_rate(); }
   double injection_rate(std::int32_t) const override {
     const double share = machine_.model.injection_efficiency / machine_.model.link_efficiency;
-    return torus_.injection_rate() * share < torus_.engines * torus_.engine_rate() ? torus_.injection_rate() : 0;
+    return torus_.injection_rate() * share < torus_.engines * torus_.engine_rate() ? torus_.injection_rate()
+                                                                                   : 0;
   }
   std::int32_t coordinate(std::int32_t point, int axis) const {
-    return point / stride_[static_cast<std::size_t>(axis)] % torus_.axes[static_cast<std::size_t>(axis)].size;
+    return point / stride_[static_cast<std::size_t>(axis)] %
+           torus_.axes[static_cast<std::size_t>(axis)].size;
   }
 
   /// Along one axis to coordinate `to`; the shorter way round, or the other one if `flip`.
@@ -137,8 +142,9 @@ class TorusNetwork : public Fabric {
       const int paths = stride_[static_cast<std::size_t>(inner) - 1];
       const int path = attempt % (paths + 1);
       attempt /= paths + 1;
-      const std::uint64_t hash = hashed(static_cast<std::uint64_t>(walk.point), static_cast<std::uint64_t>(goal),
-                                        static_cast<std::uint64_t>(way->lane));
+      const std::uint64_t hash =
+          hashed(static_cast<std::uint64_t>(walk.point), static_cast<std::uint64_t>(goal),
+                 static_cast<std::uint64_t>(way->lane));
       for (int axis = inner; axis < axes_; ++axis) {
         const bool receivers = options_.seed != 0 && (hash >> (axis - inner) & 1) != 0;
         const std::int32_t own = coordinate(receivers ? goal : walk.point, axis);
@@ -148,7 +154,8 @@ class TorusNetwork : public Fabric {
     const int flips = 1 << std::min(inner, 6), first = attempt / flips % inner;
     if (attempt / flips >= inner) return false;
     walk.flips = attempt % flips;
-    for (int i = 0; i < inner; ++i) along((first + i) % inner, coordinate(goal, (first + i) % inner), &walk, route);
+    for (int i = 0; i < inner; ++i)
+      along((first + i) % inner, coordinate(goal, (first + i) % inner), &walk, route);
     for (int axis = inner; axis < axes_; ++axis) along(axis, coordinate(goal, axis), &walk, route);
     return true;
   }
@@ -156,8 +163,8 @@ class TorusNetwork : public Fabric {
   std::string fabric_link_name(std::int32_t link) const override {
     const std::int32_t at = link - first_fabric_, axis = at / 2 % axes_;
     const std::string& name = torus_.axes[static_cast<std::size_t>(axis)].name;
-    return fmt::format("{}{} ({})", name.empty() ? fmt::format("axis {} ", axis) : name, at % 2 == 0 ? '+' : '-',
-                       fmt::join(torus_.point_coordinates(at / 2 / axes_), ","));
+    return fmt::format("{}{} ({})", name.empty() ? fmt::format("axis {} ", axis) : name,
+                       at % 2 == 0 ? '+' : '-', fmt::join(torus_.point_coordinates(at / 2 / axes_), ","));
   }
 
   const Torus& torus_;
@@ -186,12 +193,14 @@ class LeafSpineNetwork : public Fabric {
     if (up == down) return way->attempt == 0;
     if (way->attempt >= fabric_.spines) return false;
     const auto end = [&](std::int32_t host, std::int32_t nic) {
-      return static_cast<std::uint64_t>(host) * static_cast<std::uint64_t>(fabric_.nics_per_host) + static_cast<std::uint64_t>(nic);
+      return static_cast<std::uint64_t>(host) * static_cast<std::uint64_t>(fabric_.nics_per_host) +
+             static_cast<std::uint64_t>(nic);
     };
     const std::uint64_t hash = hashed(end(way->from.host, way->from_nic), end(way->to.host, way->to_nic),
                                       static_cast<std::uint64_t>(way->lane));
     const auto spines = static_cast<std::uint64_t>(fabric_.spines);
-    const auto spine = static_cast<std::int32_t>((hash + static_cast<std::uint64_t>(way->attempt)) % spines);
+    const auto spine =
+        static_cast<std::int32_t>((hash + static_cast<std::uint64_t>(way->attempt)) % spines);
     route->links.push_back(first_fabric_ + (up * fabric_.spines + spine) * 2);
     route->links.push_back(first_fabric_ + (down * fabric_.spines + spine) * 2 + 1);
     route->latency_s += 2 * fabric_.uplink_latency_s;
@@ -199,8 +208,10 @@ class LeafSpineNetwork : public Fabric {
     return true;
   }
   std::string fabric_link_name(std::int32_t link) const override {
-    const std::int32_t at = link - first_fabric_, leaf = at / 2 / fabric_.spines, spine = at / 2 % fabric_.spines;
-    return at % 2 == 0 ? fmt::format("leaf {} to spine {}", leaf, spine) : fmt::format("spine {} to leaf {}", spine, leaf);
+    const std::int32_t at = link - first_fabric_, leaf = at / 2 / fabric_.spines,
+                       spine = at / 2 % fabric_.spines;
+    return at % 2 == 0 ? fmt::format("leaf {} to spine {}", leaf, spine)
+                       : fmt::format("spine {} to leaf {}", spine, leaf);
   }
 
   const LeafSpine& fabric_;
@@ -220,8 +231,10 @@ class GraphNetwork : public Fabric {
       for (int way = 0; way < 2; ++way) {
         const Graph::End& from = way == 0 ? cable.a : cable.b;
         const Graph::End& to = way == 0 ? cable.b : cable.a;
-        edges_[node(from)].push_back({static_cast<std::int32_t>(node(to)), static_cast<std::int32_t>(c) * 2 + way});
-        if (!from.is_switch) rate_[static_cast<std::size_t>(from.index * nics + from.nic)] += cable.bandwidth;
+        edges_[node(from)].push_back(
+            {static_cast<std::int32_t>(node(to)), static_cast<std::int32_t>(c) * 2 + way});
+        if (!from.is_switch)
+          rate_[static_cast<std::size_t>(from.index * nics + from.nic)] += cable.bandwidth;
       }
     }
     add_hosts(nics);
@@ -297,8 +310,9 @@ class GraphNetwork : public Fabric {
         for (const Edge* edge : best)
           if (end_of(*edge, 0).nic == way->from_nic && taken == nullptr) taken = edge;
       if (taken == nullptr) {
-        const std::uint64_t hash = hashed(static_cast<std::uint64_t>(way->from.host), static_cast<std::uint64_t>(way->to.host),
-                                          static_cast<std::uint64_t>(way->lane) * 1024 + static_cast<std::uint64_t>(hop));
+        const std::uint64_t hash =
+            hashed(static_cast<std::uint64_t>(way->from.host), static_cast<std::uint64_t>(way->to.host),
+                   static_cast<std::uint64_t>(way->lane) * 1024 + static_cast<std::uint64_t>(hop));
         taken = best[(hash + static_cast<std::uint64_t>(way->attempt)) % best.size()];
       }
       if (hop == 0) way->from_nic = end_of(*taken, 0).nic;
@@ -321,9 +335,11 @@ class GraphNetwork : public Fabric {
     const std::int32_t at = link - first_fabric_;
     const Graph::Cable& cable = graph_.cables[static_cast<std::size_t>(at) / 2];
     const auto name = [](const Graph::End& end) {
-      return end.is_switch ? fmt::format("switch {}", end.index) : fmt::format("nic {} of host {}", end.nic, end.index);
+      return end.is_switch ? fmt::format("switch {}", end.index)
+                           : fmt::format("nic {} of host {}", end.nic, end.index);
     };
-    return fmt::format("cable {}, {} to {}", at / 2, name(at % 2 == 0 ? cable.a : cable.b), name(at % 2 == 0 ? cable.b : cable.a));
+    return fmt::format("cable {}, {} to {}", at / 2, name(at % 2 == 0 ? cable.a : cable.b),
+                       name(at % 2 == 0 ? cable.b : cable.a));
   }
 
   const Graph& graph_;
@@ -335,10 +351,14 @@ class GraphNetwork : public Fabric {
 
 }  // namespace
 
-std::unique_ptr<Network> make_fabric(const Machine& machine, const Placement& placement, const NetworkOptions& options) {
-  if (std::holds_alternative<Torus>(machine.fabric)) return std::make_unique<TorusNetwork>(machine, placement, options);
-  if (std::holds_alternative<LeafSpine>(machine.fabric)) return std::make_unique<LeafSpineNetwork>(machine, placement, options);
-  if (std::holds_alternative<Graph>(machine.fabric)) return std::make_unique<GraphNetwork>(machine, placement, options);
+std::unique_ptr<Network> make_fabric(const Machine& machine, const Placement& placement,
+                                     const NetworkOptions& options) {
+  if (std::holds_alternative<Torus>(machine.fabric))
+    return std::make_unique<TorusNetwork>(machine, placement, options);
+  if (std::holds_alternative<LeafSpine>(machine.fabric))
+    return std::make_unique<LeafSpineNetwork>(machine, placement, options);
+  if (std::holds_alternative<Graph>(machine.fabric))
+    return std::make_unique<GraphNetwork>(machine, placement, options);
   return std::make_unique<CrossbarNetwork>(machine, placement, options);
 }
 

@@ -27,7 +27,8 @@ std::int32_t FairShare::add_link(double capacity) {
   return static_cast<std::int32_t>(capacity_.size()) - 1;
 }
 
-std::int32_t FairShare::add_group(std::span<const std::int32_t> links, std::span<const std::int32_t> times) {
+std::int32_t FairShare::add_group(std::span<const std::int32_t> links,
+                                  std::span<const std::int32_t> times) {
   Group group;
   group.first = static_cast<std::uint32_t>(route_.size());
   group.hops = static_cast<std::int32_t>(links.size());
@@ -136,7 +137,8 @@ void FairShare::gather_shares() {
   for (Share& share : shares_)
     for (const Member& member : members_[static_cast<std::size_t>(share.link)]) {
       const Group& g = groups_[static_cast<std::size_t>(member.group)];
-      if (g.in_set != stamp_) share.rest -= g.placed * member.times * rate_[static_cast<std::size_t>(member.group)];
+      if (g.in_set != stamp_)
+        share.rest -= g.placed * member.times * rate_[static_cast<std::size_t>(member.group)];
     }
 }
 

@@ -1,16 +1,16 @@
 #pragma once
 // Max-min fair rates of flows over links, kept up to date as flows come and go.
 //
-// An allocation is max-min fair when no link carries more than its capacity and every flow has a bottleneck:
-// a link of its route that is full and on which no flow is faster (Bertsekas and Gallager, Data Networks,
-// 2nd ed., 6.5.2). It is unique. Progressive filling finds it: all rates grow together, and those of a link
-// stop when it is full.
+// An allocation is max-min fair when no link carries more than its capacity and every flow has a
+// bottleneck: a link of its route that is full and on which no flow is faster (Bertsekas and Gallager, Data
+// Networks, 2nd ed., 6.5.2). It is unique. Progressive filling finds it: all rates grow together, and those
+// of a link stop when it is full.
 //
 // A change concerns few flows as a rule. solve() fills anew only a set S of flows, with all others kept as
-// they are: first those that came and those whose bottleneck was a link of a flow that came or went. Then it
-// looks on the links of S for flows outside of S that have lost their bottleneck or that are faster than a
-// flow of S that is held back there, takes them into S and fills again. When there are none left, every flow
-// has a bottleneck, so the result is the one that filling everything would give.
+// they are: first those that came and those whose bottleneck was a link of a flow that came or went. Then
+// it looks on the links of S for flows outside of S that have lost their bottleneck or that are faster than
+// a flow of S that is held back there, takes them into S and fills again. When there are none left, every
+// flow has a bottleneck, so the result is the one that filling everything would give.
 
 #include <cstdint>
 #include <span>
@@ -22,9 +22,9 @@ class FairShare {
  public:
   /// A link of `capacity` bytes (or any unit) a second, > 0. Returns its number, counted from 0.
   std::int32_t add_link(double capacity);
-  /// A route that flows take; it has none at first. `links`: different ones, at least one. `times` (empty: all
-  /// 1): how often the rate of a flow counts on each of them, for links that stand for several. Returns the
-  /// group's number, counted from 0.
+  /// A route that flows take; it has none at first. `links`: different ones, at least one. `times` (empty:
+  /// all 1): how often the rate of a flow counts on each of them, for links that stand for several. Returns
+  /// the group's number, counted from 0.
   std::int32_t add_group(std::span<const std::int32_t> links, std::span<const std::int32_t> times = {});
   /// The group now has that many flows. Rates follow at solve().
   void set_flows(std::int32_t group, std::int32_t flows) {

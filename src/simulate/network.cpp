@@ -37,7 +37,8 @@ struct Network::HostPaths {
     for (std::size_t l = 0; l < kind.links.size(); ++l) {
       const PartLink& link = kind.links[l];
       edges[node_of(kind, link.a)].emplace_back(node_of(kind, link.b), static_cast<std::int32_t>(l) * 2);
-      edges[node_of(kind, link.b)].emplace_back(node_of(kind, link.a), static_cast<std::int32_t>(l) * 2 + 1);
+      edges[node_of(kind, link.b)].emplace_back(node_of(kind, link.a),
+                                                static_cast<std::int32_t>(l) * 2 + 1);
     }
   }
   /// Empty where there is no path. Only hubs and NUMA domains pass data on.
@@ -102,9 +103,9 @@ Result<std::unique_ptr<Network>> Network::of(const Machine& machine, const Place
                                              const NetworkOptions& options) {
   for (std::size_t rank = 0; rank < placement.ranks.size(); ++rank)
     if (placement.ranks[rank].host < 0 || placement.ranks[rank].host >= machine.hosts)
-      return fail(Code::invalid_argument, fmt::format("rank {} is placed on host {}, which is not in 0..{} of {}",
-                                                      rank, placement.ranks[rank].host, machine.hosts - 1,
-                                                      machine.name));
+      return fail(Code::invalid_argument,
+                  fmt::format("rank {} is placed on host {}, which is not in 0..{} of {}", rank,
+                              placement.ranks[rank].host, machine.hosts - 1, machine.name));
   std::unique_ptr<Network> made = simulation::make_fabric(machine, placement, options);
   if (Status applied = made->apply_faults(); !applied) return tl::unexpected<Error>(applied.error());
   return made;
@@ -132,7 +133,9 @@ void Network::add_hosts(std::int32_t nics_a_host) {
     const HostKind& kind = machine_.host(host);
     for (std::int32_t l = 0; l < most_links_; ++l)
       for (int way = 0; way < 2; ++way)
-        add(static_cast<std::size_t>(l) < kind.links.size() ? kind.links[static_cast<std::size_t>(l)].bandwidth : 0);
+        add(static_cast<std::size_t>(l) < kind.links.size()
+                ? kind.links[static_cast<std::size_t>(l)].bandwidth
+                : 0);
   }
   first_fabric_ = links();
 }
@@ -182,7 +185,9 @@ Part Network::part_of(const Place& place) const {
 
 void Network::host_path(std::int32_t host, Part from, Part to, Route* route) const {
   const std::size_t kind =
-      machine_.kind_of_host.empty() ? 0 : static_cast<std::size_t>(machine_.kind_of_host[static_cast<std::size_t>(host)]);
+      machine_.kind_of_host.empty()
+          ? 0
+          : static_cast<std::size_t>(machine_.kind_of_host[static_cast<std::size_t>(host)]);
   for (const HostPaths::Hop& hop : paths_[kind]->path(from, to)) {
     route->links.push_back(first_inside_ + host * most_links_ * 2 + hop.link);
     route->latency_s += hop.latency_s;
@@ -203,8 +208,8 @@ void Network::nic_path(const Place& place, std::int32_t nic, End end, Route* rou
   if (known && !leaves) host_path(place.host, part, part_of(place), route);
 }
 
-bool Network::inside_route(const Place& from, const Place& to, std::int32_t source, std::int32_t destination,
-                           Route* route) const {
+bool Network::inside_route(const Place& from, const Place& to, std::int32_t source,
+                           std::int32_t destination, Route* route) const {
   route->inside = true;
   route->latency_s = machine_.model.inside_startup_s;
   host_path(from.host, part_of(from), part_of(to), route);
@@ -216,15 +221,17 @@ bool Network::inside_route(const Place& from, const Place& to, std::int32_t sour
                      [&](std::int32_t link) { return capacity(link) > 0; });
 }
 
-Status Network::route(std::int32_t source, std::int32_t destination, std::int32_t lane, Route* route) const {
+Status Network::route(std::int32_t source, std::int32_t destination, std::int32_t lane,
+                      Route* route) const {
   const Place& from = placement_.ranks[static_cast<std::size_t>(source)];
   const Place& to = placement_.ranks[static_cast<std::size_t>(destination)];
   const auto clear = [&] { *route = {}; };
   clear();
   if (from.host == to.host) {
     if (inside_route(from, to, source, destination, route)) return {};
-    return fail(Code::invalid_argument, fmt::format("no way from rank {} to rank {} inside host {}: {} is broken",
-                                                    source, destination, from.host, link_name(route->links[0])));
+    return fail(Code::invalid_argument,
+                fmt::format("no way from rank {} to rank {} inside host {}: {} is broken", source,
+                            destination, from.host, link_name(route->links[0])));
   }
   for (int attempt = 0; attempt < (has_broken_ ? kAttempts : 1); ++attempt) {
     Way way{.from = from,
@@ -241,11 +248,15 @@ Status Network::route(std::int32_t source, std::int32_t destination, std::int32_
     nic_path(from, way.from_nic, End::sender, route);
     route->links.insert(route->links.end(), fabric.links.begin(), fabric.links.end());
     nic_path(to, way.to_nic, End::receiver, route);
-    if (std::all_of(route->links.begin(), route->links.end(), [&](std::int32_t link) { return capacity(link) > 0; }))
+    if (std::all_of(route->links.begin(), route->links.end(),
+                    [&](std::int32_t link) { return capacity(link) > 0; }))
       return {};
   }
-  return fail(Code::invalid_argument, fmt::format("no way from rank {} (host {}) to rank {} (host {}): every route that is tried has a broken link",
-                                                  source, from.host, destination, to.host));
+  return fail(
+      Code::invalid_argument,
+      fmt::format(
+          "no way from rank {} (host {}) to rank {} (host {}): every route that is tried has a broken link",
+          source, from.host, destination, to.host));
 }
 
 Network::LinkKind Network::kind(std::int32_t link) const {
@@ -260,8 +271,11 @@ std::string Network::link_name(std::int32_t link) const {
     const char* what = machine_.torus() != nullptr ? "engine" : "nic";
     return fmt::format("{} {} of host {}, {}", what, link / 2 % nics_, link / 2 / nics_, way(link));
   }
-  if (link < first_rank_) return fmt::format("injection of host {}, {}", (link - first_injection_) / 2, way(link - first_injection_));
-  if (link < first_inside_) return fmt::format("memory of rank {}, {}", (link - first_rank_) / 2, way(link - first_rank_));
+  if (link < first_rank_)
+    return fmt::format("injection of host {}, {}", (link - first_injection_) / 2,
+                       way(link - first_injection_));
+  if (link < first_inside_)
+    return fmt::format("memory of rank {}, {}", (link - first_rank_) / 2, way(link - first_rank_));
   if (link >= first_fabric_) return fabric_link_name(link);
   const std::int32_t at = link - first_inside_, host = at / (most_links_ * 2);
   const PartLink& part = machine_.host(host).links[static_cast<std::size_t>(at / 2 % most_links_)];
@@ -269,22 +283,29 @@ std::string Network::link_name(std::int32_t link) const {
     static constexpr const char* kNames[] = {"numa", "gpu", "nic", "hub"};
     return fmt::format("{} {}", kNames[static_cast<int>(p.kind)], p.index);
   };
-  return fmt::format("{} to {} of host {}", name(at % 2 == 0 ? part.a : part.b), name(at % 2 == 0 ? part.b : part.a), host);
+  return fmt::format("{} to {} of host {}", name(at % 2 == 0 ? part.a : part.b),
+                     name(at % 2 == 0 ? part.b : part.a), host);
 }
 
 Status Network::apply_faults() {
   std::map<std::string, std::int32_t> names;
   for (const Fault& fault : options_.faults) {
     if (!(fault.factor >= 0 && fault.factor <= 1))
-      return fail(Code::invalid_argument, fmt::format("a fault's factor is {}, must be 0..1", fault.factor));
+      return fail(Code::invalid_argument,
+                  fmt::format("a fault's factor is {}, must be 0..1", fault.factor));
     if (fault.kind == Fault::Kind::host) {
       if (fault.host < 0 || fault.host >= machine_.hosts)
-        return fail(Code::invalid_argument, fmt::format("a fault names host {}, which is not in 0..{}", fault.host, machine_.hosts - 1));
+        return fail(Code::invalid_argument, fmt::format("a fault names host {}, which is not in 0..{}",
+                                                        fault.host, machine_.hosts - 1));
       if (fault.factor == 0)
-        return fail(Code::invalid_argument, fmt::format("host {} is said to be broken; a collective has no result then", fault.host));
+        return fail(
+            Code::invalid_argument,
+            fmt::format("host {} is said to be broken; a collective has no result then", fault.host));
       for (std::int32_t nic = 0; nic < nics_; ++nic)
-        for (int way = 0; way < 2; ++way) capacity_[static_cast<std::size_t>(nic_out(fault.host, nic) + way)] *= fault.factor;
-      for (int way = 0; way < 2; ++way) capacity_[static_cast<std::size_t>(first_injection_ + fault.host * 2 + way)] *= fault.factor;
+        for (int way = 0; way < 2; ++way)
+          capacity_[static_cast<std::size_t>(nic_out(fault.host, nic) + way)] *= fault.factor;
+      for (int way = 0; way < 2; ++way)
+        capacity_[static_cast<std::size_t>(first_injection_ + fault.host * 2 + way)] *= fault.factor;
       host_factor_[static_cast<std::size_t>(fault.host)] *= fault.factor;
       continue;
     }
@@ -292,8 +313,9 @@ Status Network::apply_faults() {
       for (std::int32_t link = 0; link < links(); ++link) names.emplace(link_name(link), link);
     const auto found = names.find(fault.link);
     if (found == names.end())
-      return fail(Code::invalid_argument, fmt::format("no link of {} is named \"{}\"; names are like \"{}\" and \"{}\"", machine_.name,
-                                                      fault.link, link_name(0), link_name(links() - 1)));
+      return fail(Code::invalid_argument,
+                  fmt::format("no link of {} is named \"{}\"; names are like \"{}\" and \"{}\"",
+                              machine_.name, fault.link, link_name(0), link_name(links() - 1)));
     capacity_[static_cast<std::size_t>(found->second)] *= fault.factor;
     has_broken_ = has_broken_ || fault.factor == 0;
   }

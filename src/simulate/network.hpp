@@ -1,18 +1,19 @@
 #pragma once
 // Links and routes of a machine, between the ranks of a job: what messages share, and how far they go.
 //
-// A message crosses, in order: the sender's engine (a NIC, a TNI), what its host injects altogether, links of
-// the fabric, and the same at the receiver. Each of these is a link here, of one direction, and messages that
-// cross it at the same time share it. Between ranks of a host: links of the host (NVLink, PCIe), or where none
-// are described a link of each rank of NetworkModel::inside_bandwidth.
+// A message crosses, in order: the sender's engine (a NIC, a TNI), what its host injects altogether, links
+// of the fabric, and the same at the receiver. Each of these is a link here, of one direction, and messages
+// that cross it at the same time share it. Between ranks of a host: links of the host (NVLink, PCIe), or
+// where none are described a link of each rank of NetworkModel::inside_bandwidth.
 //
 // Routes are fixed for a sender, a receiver, a lane and a seed:
-//   tori, dimension order    axis 0 first, each the shorter way round; halfway round even lanes go upwards and
+//   tori, dimension order    axis 0 first, each the shorter way round; halfway round even lanes go upwards
+//   and
 //                            odd ones downwards, so that the two lanes of a pair of opposite rings part
 //   Tofu                     A, B, C to path coordinates, X, Y, Z in order, then A, B, C to the destination
 //                            (Fujitsu, uTofu User's Guide J2UL-2567, 2.4). The path has the sender's
-//                            coordinates, so a message goes X, Y, Z, A, B, C; with a seed each of the three is
-//                            the sender's or the receiver's by hash: all of these are of least length
+//                            coordinates, so a message goes X, Y, Z, A, B, C; with a seed each of the three
+//                            is the sender's or the receiver's by hash: all of these are of least length
 //   leaf-spine               the rail's leaf where both NICs are on it, else a spine by hash of (seed, both
 //                            NICs, lane), as ECMP does
 //   other graphs             least number of cables, ties by hash
@@ -57,8 +58,8 @@ class Network {
  public:
   enum class LinkKind : std::uint8_t { engine, injection, fabric, inside };
 
-  /// `placement` has ranks on hosts of the machine, which must satisfy check(). Errors: a fault that names no
-  /// host or link of it, with those that there are.
+  /// `placement` has ranks on hosts of the machine, which must satisfy check(). Errors: a fault that names
+  /// no host or link of it, with those that there are.
   static Result<std::unique_ptr<Network>> of(const Machine& machine, const Placement& placement,
                                              const NetworkOptions& options = {});
   virtual ~Network() = default;
@@ -89,8 +90,8 @@ class Network {
 
  protected:
   Network(const Machine& machine, const Placement& placement, const NetworkOptions& options);
-  /// A way through the fabric between hosts: which NICs at its ends, and lane and number of the attempt: 0 is
-  /// the way that is taken when nothing is broken.
+  /// A way through the fabric between hosts: which NICs at its ends, and lane and number of the attempt: 0
+  /// is the way that is taken when nothing is broken.
   struct Way {
     const Place& from;
     const Place& to;
@@ -138,7 +139,7 @@ class Network {
   std::int32_t first_rank_ = 0;       // 2 a rank: what it sends and gets inside its host
   std::int32_t first_inside_ = 0;     // links of hosts: host * most_links_ * 2 + link * 2 + way
   std::int32_t most_links_ = 0;
-  std::vector<double> host_factor_;                 // by faults
+  std::vector<double> host_factor_;                // by faults
   std::vector<std::shared_ptr<HostPaths>> paths_;  // of each host kind
 };
 

@@ -13,7 +13,8 @@ namespace {
 constexpr Ticks kUnit = 1024;
 
 std::uint64_t pack(std::int32_t high, std::int32_t low) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 | static_cast<std::uint32_t>(low);
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 |
+         static_cast<std::uint32_t>(low);
 }
 
 }  // namespace
@@ -48,11 +49,13 @@ void Engine::remember() {
   for (std::size_t g = 0; g < groups_.size(); ++g) memory_.totals[g] = groups_[g].total;
 }
 
-/// Of all that the further course depends on but the iterations of loops, with times relative to now. Sums of
-/// mixed words, so that no order matters.
+/// Of all that the further course depends on but the iterations of loops, with times relative to now. Sums
+/// of mixed words, so that no order matters.
 std::uint64_t Engine::signature() const {
   std::uint64_t sum = 0;
-  const auto unit = [&](Ticks time) { return static_cast<std::uint64_t>((time - now_ + kUnit / 2) / kUnit); };
+  const auto unit = [&](Ticks time) {
+    return static_cast<std::uint64_t>((time - now_ + kUnit / 2) / kUnit);
+  };
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const LaneState& s = lanes_[l];
     std::uint64_t own = mix(l + 1, s.block, pack(static_cast<std::int32_t>(s.in_block), s.slice));
@@ -65,9 +68,12 @@ std::uint64_t Engine::signature() const {
   }
   for (std::size_t f = 0; f < fifos_.size(); ++f) {
     const FifoState& fifo = fifos_[f];
-    if (fifo.arrived == 0 && fifo.outstanding == 0 && fifo.started == 0 && fifo.receiver < 0 && fifo.sender < 0 && fifo.asking < 0) continue;
+    if (fifo.arrived == 0 && fifo.outstanding == 0 && fifo.started == 0 && fifo.receiver < 0 &&
+        fifo.sender < 0 && fifo.asking < 0)
+      continue;
     sum += mix(mix(mix(f ^ 0xf1f0, pack(fifo.arrived, fifo.outstanding), pack(fifo.started, fifo.receiver)),
-                   pack(fifo.sender, fifo.asking), fifo.wanted ? 1 : 0), 1, 1);
+                   pack(fifo.sender, fifo.asking), fifo.wanted ? 1 : 0),
+               1, 1);
   }
   for (std::size_t r = 0; r < processor_free_.size(); ++r)
     if (processor_free_[r] > now_) sum += mix(r ^ 0xc0de, unit(processor_free_[r]), 2);
@@ -80,12 +86,15 @@ std::uint64_t Engine::signature() const {
     const double first = transfers_[static_cast<std::size_t>(g.first)].end;
     for (std::int32_t t = g.first; t >= 0; t = transfers_[static_cast<std::size_t>(t)].next_in_group) {
       const Transfer& work = transfers_[static_cast<std::size_t>(t)];
-      sum += mix(group ^ 0x3073, static_cast<std::uint64_t>(work.lane),
-                 static_cast<std::uint64_t>((work.end - first) / (tick_s_ * static_cast<double>(kUnit)) + 0.5));
+      sum += mix(
+          group ^ 0x3073, static_cast<std::uint64_t>(work.lane),
+          static_cast<std::uint64_t>((work.end - first) / (tick_s_ * static_cast<double>(kUnit)) + 0.5));
     }
   }
   queue_.each([&](Ticks time, const Event& event) {
-    if (event.kind == Event::Kind::finish && groups_[static_cast<std::size_t>(event.id)].version != event.version) return;
+    if (event.kind == Event::Kind::finish &&
+        groups_[static_cast<std::size_t>(event.id)].version != event.version)
+      return;
     std::uint64_t more = static_cast<std::uint64_t>(event.kind);
     if (event.kind == Event::Kind::finish) {
       const float rate = static_cast<float>(groups_[static_cast<std::size_t>(event.id)].rate);
@@ -110,7 +119,8 @@ void Engine::skip_periods() {
         const Dependency& d = compiled_.dependencies[step.first_dependency + i];
         if (info_[l].first_of_cell + d.lane != s.waits_for) continue;
         const std::int64_t needed = s.slice * info_[other].steps + d.step;
-        if (needed >= lanes_[other].completed) periods = std::min(periods, (needed - lanes_[other].completed) / turn);
+        if (needed >= lanes_[other].completed)
+          periods = std::min(periods, (needed - lanes_[other].completed) / turn);
       }
     }
     if (steps == 0) continue;
@@ -136,7 +146,8 @@ void Engine::skip_periods() {
   for (std::size_t g = 0; g < memory_.totals.size(); ++g)
     groups_[g].total += static_cast<double>(periods) * (groups_[g].total - memory_.totals[g]);
   const Ticks period = now_ + skipped_ - memory_.now;
-  if (static_cast<double>(periods) * static_cast<double>(period) + static_cast<double>(now_ + skipped_) > 4e18)
+  if (static_cast<double>(periods) * static_cast<double>(period) + static_cast<double>(now_ + skipped_) >
+      4e18)
     overflowed_ = true;
   else
     skipped_ += periods * period;

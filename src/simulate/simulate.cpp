@@ -4,33 +4,61 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "simulate/engine.hpp"
 
 namespace tamaki {
 
-Result<Simulation> simulate(const Network& network, const ProgramSource& programs, const SimulationOptions& options) {
+TimedSchedule::TimedSchedule(const Network& network, AlikeRanks ranks)
+    : network_(&network),
+      ranks_(ranks),
+      compiled_(std::make_unique<simulation::Compiled>()),
+      cells_(std::make_unique<simulation::Cells>()) {}
+TimedSchedule::TimedSchedule(TimedSchedule&&) noexcept = default;
+TimedSchedule& TimedSchedule::operator=(TimedSchedule&&) noexcept = default;
+TimedSchedule::~TimedSchedule() = default;
+
+Result<TimedSchedule> TimedSchedule::of(const Network& network, const ProgramSource& programs,
+                                        AlikeRanks ranks) {
+  TimedSchedule made(network, ranks);
+  Result<simulation::Compiled> compiled = simulation::compile(network, programs);
+  if (!compiled) return pass(std::move(compiled));
+  *made.compiled_ = std::move(*compiled);
+  Result<simulation::Cells> cells = simulation::make_cells(network, *made.compiled_, ranks);
+  if (!cells) return pass(std::move(cells));
+  *made.cells_ = std::move(*cells);
+  return made;
+}
+
+std::int64_t TimedSchedule::messages() const { return compiled_->messages; }
+Collective TimedSchedule::collective() const { return compiled_->collective; }
+
+Result<Simulation> TimedSchedule::run(const SimulationOptions& options) const {
   if (!(options.bytes >= 0) || std::isinf(options.bytes))
     return fail(Code::invalid_argument, fmt::format("bytes is {}, must be 0 or more", options.bytes));
   if (options.slices < 1 || options.slices > 1'000'000)
     return fail(Code::invalid_argument, fmt::format("slices is {}, must be 1..1000000", options.slices));
   if (options.room != 0 && options.room < 2)
-    return fail(Code::invalid_argument, fmt::format("room is {}, must be 0 (no limit) or 2 and more", options.room));
-  if (options.rounding > 0.1)
-    return fail(Code::invalid_argument, fmt::format("rounding is {}, must be at most 0.1", options.rounding));
-  const Result<simulation::Compiled> compiled = simulation::compile(network, programs, options);
-  if (!compiled) return tl::unexpected<Error>(compiled.error());
-  const bool apart = options.ranks == SimulationOptions::Ranks::simulate || options.spans != nullptr;
-  const Result<simulation::Cells> cells =
-      simulation::make_cells(network, *compiled, apart ? simulation::Alike::apart : simulation::Alike::merge);
-  if (!cells) return tl::unexpected<Error>(cells.error());
+    return fail(Code::invalid_argument,
+                fmt::format("room is {}, must be 0 (no limit) or 2 and more", options.room));
+  if (options.spans != nullptr && ranks_ != AlikeRanks::apart)
+    return fail(Code::invalid_argument, "a timeline needs a schedule whose ranks are kept apart");
   for (const double tick_s : {1e-15, 1e-12, 1e-9}) {
-    simulation::Engine engine(network, *compiled, *cells, options, tick_s);
+    simulation::Engine engine(*network_, *compiled_, *cells_, options, tick_s);
     if (options.spans != nullptr) options.spans->clear();
     Result<Simulation> made = engine.run();
     if (!engine.overflowed()) return made;
   }
-  return fail(Code::invalid_argument, fmt::format("{} bytes take longer than can be counted (100 years)", options.bytes));
+  return fail(Code::invalid_argument,
+              fmt::format("{} bytes take longer than can be counted (100 years)", options.bytes));
+}
+
+Result<Simulation> simulate(const Network& network, const ProgramSource& programs,
+                            const SimulationOptions& options, AlikeRanks ranks) {
+  const Result<TimedSchedule> schedule = TimedSchedule::of(network, programs, ranks);
+  if (!schedule) return tl::unexpected<Error>(schedule.error());
+  return schedule->run(options);
 }
 
 double algorithm_bandwidth(double bytes, double seconds) { return seconds > 0 ? bytes / seconds : 0; }
@@ -39,13 +67,18 @@ double bus_bandwidth(Collective collective, std::int32_t ranks, double bytes, do
   const double share = ranks > 0 ? (ranks - 1.0) / ranks : 0;
   double factor = 1;
   switch (collective) {
-    case Collective::allreduce: factor = 2 * share; break;
+    case Collective::allreduce:
+      factor = 2 * share;
+      break;
     case Collective::allgather:
     case Collective::reduce_scatter:
     case Collective::alltoall:
     case Collective::gather:
-    case Collective::scatter: factor = share; break;
-    default: break;
+    case Collective::scatter:
+      factor = share;
+      break;
+    default:
+      break;
   }
   return algorithm_bandwidth(bytes, seconds) * factor;
 }
@@ -64,19 +97,28 @@ double lower_bound_s(const Network& network, Collective collective, double bytes
     const double share = on_host[host] / static_cast<double>(ranks);
     double out = 0;  // bytes that must leave the host, or enter it
     switch (collective) {
-      case Collective::allreduce: out = 2 * bytes * (hosts - 1) / hosts; break;
+      case Collective::allreduce:
+        out = 2 * bytes * (hosts - 1) / hosts;
+        break;
       case Collective::allgather:
-      case Collective::reduce_scatter: out = bytes * (1 - share); break;
-      case Collective::alltoall: out = bytes * on_host[host] * (1 - share); break;
+      case Collective::reduce_scatter:
+        out = bytes * (1 - share);
+        break;
+      case Collective::alltoall:
+        out = bytes * on_host[host] * (1 - share);
+        break;
       case Collective::broadcast:
-      case Collective::reduce: out = bytes; break;
+      case Collective::reduce:
+        out = bytes;
+        break;
       case Collective::gather:
       case Collective::scatter: {
         const Place& root = network.placement().ranks[0];
         out = root.host == static_cast<std::int32_t>(host) ? bytes * (1 - share) : bytes * share;
         break;
       }
-      default: break;
+      default:
+        break;
     }
     bound = std::max(bound, out / network.host_rate(static_cast<std::int32_t>(host)));
   }

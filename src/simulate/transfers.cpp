@@ -1,19 +1,10 @@
 // Messages and work on their way: queues of senders, flows and their ends.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <utility>
 
 #include "simulate/engine.hpp"
 
 namespace tamaki::simulation {
-namespace {
-
-// Rounding that is taken when rates cost too much to keep.
-constexpr double kCoarse = 1.0 / 512;
-
-}  // namespace
-
 std::int32_t Engine::new_transfer() {
   if (free_transfers_.empty()) {
     transfers_.emplace_back();
@@ -78,7 +69,8 @@ void Engine::begin_work(std::int32_t lane, double seconds) {
   t.lane = lane;
   t.amount = seconds;
   t.begin = now_;
-  begin_transfer(static_cast<std::int32_t>(fifos_.size()) + info_[static_cast<std::size_t>(lane)].cell, made);
+  begin_transfer(static_cast<std::int32_t>(fifos_.size()) + info_[static_cast<std::size_t>(lane)].cell,
+                 made);
 }
 
 void Engine::read_meter(FlowGroup* group) {
@@ -148,17 +140,22 @@ void Engine::message_left(std::int32_t transfer) {
   const NetworkModel& model = network_.model();
   FifoState& fifo = fifos_[static_cast<std::size_t>(t.fifo)];
   Ticks latency = fifo.latency;
-  if (model.eager_bandwidth > 0 && fifo.eager > 0 && t.amount <= fifo.eager) latency += ticks(t.amount / model.eager_bandwidth);
+  if (model.eager_bandwidth > 0 && fifo.eager > 0 && t.amount <= fifo.eager)
+    latency += ticks(t.amount / model.eager_bandwidth);
   const LaneInfo& own = info_[static_cast<std::size_t>(t.lane)];
   if (options_.spans != nullptr)
-    options_.spans->push_back({.kind = SimulatedSpan::Kind::message,
-                               .rank = rank_of(t.lane),
-                               .lane = own.number,
-                               .peer = compiled_.fifos[static_cast<std::size_t>(cells_.cell_fifos[static_cast<std::size_t>(t.fifo)].fifo)].destination,
-                               .bytes = t.amount,
-                               .begin_s = static_cast<double>(t.begin) * tick_s_,
-                               .end_s = static_cast<double>(now_) * tick_s_,
-                               .arrival_s = static_cast<double>(now_ + latency) * tick_s_});
+    options_.spans->push_back(
+        {.kind = SimulatedSpan::Kind::message,
+         .rank = rank_of(t.lane),
+         .lane = own.number,
+         .peer =
+             compiled_
+                 .fifos[static_cast<std::size_t>(cells_.cell_fifos[static_cast<std::size_t>(t.fifo)].fifo)]
+                 .destination,
+         .bytes = t.amount,
+         .begin_s = static_cast<double>(t.begin) * tick_s_,
+         .end_s = static_cast<double>(now_) * tick_s_,
+         .arrival_s = static_cast<double>(now_ + latency) * tick_s_});
   if (latency > 0)
     queue_.push(now_ + latency, {Event::Kind::arrival, t.fifo, 0});
   else
@@ -187,7 +184,6 @@ void Engine::settle() {
       g.rate = fair_.rate(group);
       if (!g.touched) g.touched = true, touched_.push_back(group);
     }
-  if (options_.rounding == 0 && rounding_ == 0 && fair_.filled() > options_.patience) rounding_ = kCoarse;
   for (const std::int32_t group : touched_) schedule_end(group);
   touched_.clear();
 }
@@ -199,13 +195,7 @@ void Engine::schedule_end(std::int32_t group) {
   if (g.flows == 0) return;
   read_meter(&g);
   const double left = std::max(0.0, transfers_[static_cast<std::size_t>(g.first)].end - g.meter);
-  const Ticks whole = ticks(left / g.rate);
-  Ticks end = now_ + whole;
-  if (const double coarse = rounding_ * static_cast<double>(whole); coarse >= 2) {
-    const auto unit = static_cast<Ticks>(std::bit_floor(static_cast<std::uint64_t>(coarse)));
-    end = std::max(now_, (end + unit / 2) / unit * unit);
-  }
-  queue_.push(end, {Event::Kind::finish, group, g.version});
+  queue_.push(now_ + ticks(left / g.rate), {Event::Kind::finish, group, g.version});
 }
 
 }  // namespace tamaki::simulation
