@@ -55,7 +55,9 @@ TEST_P(EveryPlace, keepsItsClosedForm) {
     const ClosedForm promised = GetParam()->closed_form(place.topology, problem);
     const test::Counts counted = test::count(programs);
     const std::string text = place.name + ": " + describe(*GetParam(), problem);
-    if (promised.rounds != ClosedForm::kNotStated) ASSERT_EQ(promised.rounds, counted.rounds) << text;
+    if (promised.rounds != ClosedForm::kNotStated) {
+      ASSERT_EQ(promised.rounds, counted.rounds) << text;
+    }
     ASSERT_EQ(promised.chunks_sent, counted.chunks_sent) << text;
     ASSERT_EQ(promised.chunks_received, counted.chunks_received) << text;
     ASSERT_EQ(promised.chunks, programs[0].chunks) << text;
