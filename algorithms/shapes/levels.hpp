@@ -38,7 +38,12 @@ class Hierarchy {
   int hosts() const { return static_cast<int>(hosts_.size()); }
   /// Ranks of a host, all its domains one after the other.
   std::span<const int> ranks_of_host(int host) const { return ranks_of_[host]; }
+  /// Ranks of each domain of a host (one domain where NUMA does not count).
+  std::span<const std::vector<int>> domains_of(int host) const { return hosts_[host]; }
   int host_of(int rank) const { return place_[rank].host; }
+  int domain_of(int rank) const { return place_[rank].domain; }
+  /// Position of a rank in its domain.
+  int index_of(int rank) const { return place_[rank].index; }
   /// Position of a rank in its host, all its domains one after the other.
   int position_of(int rank) const { return place_[rank].position; }
   /// Ranks of the smallest host.

@@ -102,7 +102,7 @@ std::vector<TorusStream> candidates(const Grid& grid) {
 /// A stream for each lane, cyclically from its first link on; and, where their loads differ, further
 /// candidates one after the other, each the one that leaves the busiest lane, then all lanes (by their
 /// squares), with least; as many of them as make the lanes' loads nearly as equal as they get.
-std::vector<TorusStream> balanced_streams(const Grid& grid, const Links& links) {
+std::vector<TorusStream> balanced_streams(const Grid& grid, const Links& links, int most) {
   const std::vector<TorusStream> all = candidates(grid);
   std::vector<std::int64_t> loads(static_cast<std::size_t>(links.lanes), 0);
   const auto add = [&](const TorusStream& stream, std::vector<std::int64_t>* sums) {
@@ -124,7 +124,6 @@ std::vector<TorusStream> balanced_streams(const Grid& grid, const Links& links) 
   std::size_t best_count = streams.size();
   double least = waste();
   constexpr double kEnough = 1.02;
-  const int most = 4 * links.lanes;
   while (static_cast<int>(streams.size()) < most && least > kEnough) {
     const TorusStream* best = nullptr;
     std::int64_t best_most = 0;
@@ -168,7 +167,9 @@ TorusPlan torus_plan(const Grid& grid, TorusParts parts, int pieces) {
   }
   const Links links(grid);
   plan.lanes = links.lanes;
-  const std::vector<TorusStream> once = balanced_streams(grid, links);
+  // Of single blocks each stream costs as many messages as there are ranks: no more of them than lanes.
+  const int most = (parts == TorusParts::both ? 4 : 1) * links.lanes;
+  const std::vector<TorusStream> once = balanced_streams(grid, links, most);
   for (int i = 0; i < pieces; ++i) plan.streams.insert(plan.streams.end(), once.begin(), once.end());
 
   // List scheduling of Giffler and Thompson (Operations Research 8, 1960): on the lane of the task that can
