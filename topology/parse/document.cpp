@@ -92,6 +92,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     // the prefix
     std::string text = e.what();
     if (const auto at = text.find(": "); at != std::string::npos) text.erase(0, at + 2);
+    if (text.find("unexpected end of input") != std::string::npos) lines_->before = lines_->newest;
     return stop(text);
   }
 
