@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "base/xml.hpp"
 #include "topology/discover/discover.hpp"
@@ -192,6 +193,48 @@ TEST(HostTopology, TruncatedHwlocFilesAreRefused) {
   ASSERT_GT(text.size(), 1000u);
   for (std::size_t size = 0; size + 20 < text.size(); size += 97)
     EXPECT_FALSE(machine_from_hwloc_xml(std::string_view(text).substr(0, size), "t")) << size;
+}
+
+TEST(HostTopology, MutatedFilesAreReadOrRefused) {
+  // Bytes changed, cut out and doubled at random: whatever comes of it, a machine that is given passes its
+  // checks.
+  for (const auto& entry : std::filesystem::directory_iterator(fixture(""))) {
+    if (entry.path().extension() != ".xml") continue;
+    std::ifstream file(entry.path());
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::mt19937 random(5);
+    int read = 0, refused = 0;
+    for (int round = 0; round < 60; ++round) {
+      std::string mutated = text;
+      for (unsigned change = 0; change <= random() % 3; ++change) {
+        const std::size_t at = random() % mutated.size(),
+                          length = std::min<std::size_t>(1 + random() % 40, mutated.size() - at);
+        switch (random() % 4) {
+          case 0:
+            mutated[at] = static_cast<char>(random());
+            break;
+          case 1:
+            mutated.erase(at, length);
+            break;
+          case 2:
+            mutated.insert(at, mutated.substr(at, length));
+            break;
+          default:
+            mutated.replace(at, 1, 1, static_cast<char>('0' + random() % 10));
+        }
+      }
+      const Result<Machine> machine = machine_from(mutated);
+      if (machine) {
+        ++read;
+        EXPECT_TRUE(check(*machine));
+      } else {
+        ++refused;
+        EXPECT_FALSE(machine.error().message.empty());
+      }
+    }
+    EXPECT_GT(read, 0) << entry.path();
+    EXPECT_GT(refused, 0) << entry.path();
+  }
 }
 
 TEST(HostTopology, XmlEscapes) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 
 #include "topology/parse/catalogue.hpp"
@@ -315,6 +316,37 @@ TEST(Machine, TruncatedDescriptionsAreErrorsEverywhere) {
   const std::string text = machine_to_json(good("fugaku:2x3x2"));
   for (std::size_t size = 0; size + 2 < text.size(); size += 7)
     EXPECT_FALSE(machine_from_json(std::string_view(text).substr(0, size), "t")) << size;
+}
+
+TEST(Machine, MutatedDescriptionsAreReadOrRefused) {
+  std::mt19937 random(3);
+  int read = 0, refused = 0;
+  for (const std::string& name : description_names()) {
+    const std::string text = machine_to_json(good(name == "fugaku" ? "fugaku:4x6x4" : name));
+    for (int round = 0; round < 150; ++round) {
+      std::string mutated = text;
+      const std::size_t at = random() % mutated.size();
+      switch (random() % 3) {
+        case 0:
+          mutated[at] = static_cast<char>(random());
+          break;
+        case 1:
+          mutated.erase(at, 1 + random() % 20);
+          break;
+        default:
+          mutated.insert(at, 1, static_cast<char>('0' + random() % 10));
+      }
+      const Result<Machine> machine = machine_from_json(mutated, "m");
+      (machine ? read : refused) += 1;
+      if (machine) {
+        EXPECT_TRUE(check(*machine));
+      } else {
+        EXPECT_EQ(machine.error().message.substr(0, 2), "m:");
+      }
+    }
+  }
+  EXPECT_GT(read, 10);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Machine, ChecksValuesThatNoTextBuilt) {

@@ -31,7 +31,14 @@ OwnedTopology load(Devices devices) {
 Result<Machine> this_machine() {
   const OwnedTopology topology = load(Devices::kept);
   if (topology == nullptr) return fail_errno("hwloc cannot read this machine");
-  Machine m = machine_from_hwloc(topology.get());
+  char* text = nullptr;
+  int length = 0;
+  if (hwloc_topology_export_xmlbuffer(topology.get(), &text, &length, 0) != 0)
+    return fail_errno("hwloc cannot describe this machine");
+  Result<Machine> read = machine_from_hwloc_xml(std::string_view(text), "hwloc's XML of this machine");
+  hwloc_free_xmlbuffer(topology.get(), text);
+  if (!read) return read;
+  Machine m = std::move(*read);
   HostKind& kind = m.kinds[0];
   read_sysfs_nics("/sys", &kind);
   read_cuda(&m);
