@@ -267,7 +267,7 @@ TEST(TcpTest, SequenceNumbersWrap) {
       end->credit->consumed.store(kStart - 1);
     }
     channel.taken = kStart;
-    channel.peer_consumed = channel.told = kStart - 1;
+    channel.peer_consumed = channel.told = channel.received = kStart - 1;
     if (!rank.barrier()) return;
     for (std::uint32_t n = 0; n < 40; ++n) {
       if (!send(rank, *link, content(rank.rank, n, n * 20), n)) return;

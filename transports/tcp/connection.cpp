@@ -15,6 +15,8 @@
 namespace tamaki::tcp {
 namespace {
 
+/// Bytes that a socket may hold unsent where a peer has several: few, so that a slow one soon takes no more.
+constexpr int kUnsentBytes = 64 << 10;
 constexpr int kGreetingMs = 10'000;  // an accepted connection introduces itself within
 
 bool is_gone(int error) { return error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
@@ -93,12 +95,18 @@ Status Connection::add(Channel& channel) {
   const auto number = static_cast<std::size_t>(channel.link.channel);
   if (number >= channels_.size()) channels_.resize(number + 1, nullptr);
   channels_[number] = &channel;
+  channel.home = this;
   active_.reserve(channels_.size());  // so that the data path never grows it
   if (stage_ == Stage::closed) return broken(Code::peer_lost, "has left the communicator");
   activate(channel);
   if (number < announced_.size() && announced_[number].depth != 0)
     if (Status status = opened(channel, announced_[number]); !status) return status;
   return send();
+}
+
+void Connection::share(const std::vector<Channel*>* all) {
+  shared_ = all;
+  ::setsockopt(fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
 }
 
 void Connection::activate(Channel& channel) {
@@ -162,6 +170,25 @@ bool Connection::add_frame(FrameKind kind, Channel* channel) {
   return true;
 }
 
+Result<bool> Connection::add_message(Channel& channel) {
+  if (batched_ == kBatch || !channel.committed(channel.taken) || !channel.granted(channel.taken)) return false;
+  const SlotHeader& slot = *channel.departing.header(channel.taken);
+  if (slot.kind != MessageKind::slot || slot.bytes > channel.link.slot_bytes)
+    return pass(broken(Code::internal, "a message of kind " + std::to_string(static_cast<int>(slot.kind)) + " and " +
+                                           std::to_string(slot.bytes) + " bytes was committed to a link with slots of " +
+                                           std::to_string(channel.link.slot_bytes) + " bytes"));
+  add_frame(FrameKind::data, &channel);
+  Outgoing& out = batch_[batched_ - 1];
+  out.frame.sequence = channel.taken;
+  out.frame.tag = static_cast<std::uint32_t>(slot.flag.load(std::memory_order_relaxed) >> 32);
+  out.frame.bytes = slot.bytes;
+  out.channel = &channel;
+  out.payload = channel.departing.slot(channel.taken) + kLine;
+  ++channel.taken;
+  carried_ += slot.bytes;
+  return true;
+}
+
 Status Connection::fill_batch() {
   batched_ = first_ = first_at_ = 0;
   if (goodbye_sent_) return {};
@@ -181,25 +208,20 @@ Status Connection::fill_batch() {
   for (bool found = data_wanted; found && batched_ < kBatch;) {
     found = false;
     for (std::size_t i = 0; i < active_.size() && batched_ < kBatch; ++i) {
-      Channel& channel = *active_[(turn_ + i) % active_.size()];
-      if (!channel.committed(channel.taken) || !channel.granted(channel.taken)) continue;
-      const SlotHeader& slot = *channel.departing.header(channel.taken);
-      if (slot.kind != MessageKind::slot || slot.bytes > channel.link.slot_bytes)
-        return broken(Code::internal, "a message of kind " + std::to_string(static_cast<int>(slot.kind)) +
-                                          " and " + std::to_string(slot.bytes) +
-                                          " bytes was committed to a link with slots of " +
-                                          std::to_string(channel.link.slot_bytes) + " bytes");
-      add_frame(FrameKind::data, &channel);
-      Outgoing& out = batch_[batched_ - 1];
-      out.frame.sequence = channel.taken;
-      out.frame.tag = static_cast<std::uint32_t>(slot.flag.load(std::memory_order_relaxed) >> 32);
-      out.frame.bytes = slot.bytes;
-      out.channel = &channel;
-      out.payload = channel.departing.slot(channel.taken) + kLine;
-      ++channel.taken;
-      found = true;
+      const Result<bool> added = add_message(*active_[(turn_ + i) % active_.size()]);
+      if (!added) return tl::unexpected<Error>(added.error());
+      found |= *added;
     }
   }
+  if (shared_ != nullptr && data_wanted && !leaving_)
+    for (Channel* channel : *shared_)
+      while (channel->home != nullptr && channel->home != this && channel->home->blocked()) {
+        const Result<bool> added = add_message(*channel);
+        if (!added) return tl::unexpected<Error>(added.error());
+        if (*added) continue;
+        if (channel->peer_open && channel->consumed() - channel->told > channel->depth() / 2 - 1) add_frame(FrameKind::credit, channel);
+        break;
+      }
   ++turn_;
   // Credits travel with data where there is some, and by themselves once half a ring is waiting to be told.
   bool waiting = false;
@@ -208,7 +230,7 @@ Status Connection::fill_batch() {
       add_frame(FrameKind::credit, channel);
     const bool to_send = channel->open_due || (data_wanted && channel->committed(channel->taken));
     waiting |= to_send;
-    channel->active = to_send || channel->told != channel->arriving.next - 1;
+    channel->active = to_send || channel->told != channel->received;
     return !channel->active;
   });
   if (leaving_ && !waiting && add_frame(FrameKind::goodbye, nullptr)) goodbye_sent_ = true;
@@ -226,7 +248,7 @@ void Connection::batch_sent(std::size_t bytes) {
     bytes -= left;
     first_at_ = 0;
     ++first_;
-    if (out.channel != nullptr) out.channel->departing.release();
+    if (out.channel != nullptr) out.channel->handed_over(out.frame.sequence);
   }
   batched_ = first_ = 0;
   if (goodbye_sent_) socket_.shutdown_send();
@@ -305,7 +327,7 @@ Status Connection::receive() {
     std::size_t left = 0;
     if (receiver_ != nullptr) {
       left = incoming_.bytes - payload_at_;
-      parts[static_cast<std::size_t>(count++)] = {receiver_->arriving.payload() + payload_at_, left};
+      parts[static_cast<std::size_t>(count++)] = {receiver_->place_for(incoming_.sequence) + payload_at_, left};
     }
     const std::size_t wanted = left + kStaging - staged_;
     parts[static_cast<std::size_t>(count++)] = {staging_.data() + staged_, kStaging - staged_};
@@ -345,7 +367,7 @@ Status Connection::parse() {
     if (Status status = accept_frame(frame); !status) return status;
     if (receiver_ == nullptr) continue;
     const std::size_t taken = std::min<std::size_t>(staged_ - at, frame.bytes);
-    std::memcpy(receiver_->arriving.payload(), staging_.data() + at, taken);
+    std::memcpy(receiver_->place_for(incoming_.sequence), staging_.data() + at, taken);
     at += taken;
     payload_at_ = taken;
     if (payload_at_ == frame.bytes) deliver();
@@ -389,15 +411,22 @@ Status Connection::accept_frame(const Frame& frame) {
     announced_[number] = {.slot_bytes = frame.bytes, .depth = frame.sequence};
     return channel != nullptr ? opened(*channel, announced_[number]) : Status();
   }
-  if (channel == nullptr || !channel->peer_open || (kind != FrameKind::data && kind != FrameKind::credit))
+  if (channel == nullptr && shared_ != nullptr) {  // at home elsewhere
+    const auto found = std::ranges::find_if(*shared_, [&](const Channel* c) { return c->link.channel == frame.channel; });
+    if (found != shared_->end()) channel = *found;
+  }
+  // On another connection than the channel's home, data may overtake the open frame.
+  if (channel == nullptr || (!channel->peer_open && channel->home == this) || (kind != FrameKind::data && kind != FrameKind::credit))
     return broken(Code::peer_lost, quoted(frame.kind, "sent a frame of kind") + " for channel " +
                                        std::to_string(number) + ", which is not open");
-  if (frame.consumed - channel->peer_consumed > channel->taken - 1 - channel->peer_consumed)
+  // Credits that took different connections may overtake each other: an old one says nothing new.
+  const auto news = static_cast<std::int32_t>(frame.consumed - channel->peer_consumed);
+  if (news > static_cast<std::int32_t>(channel->taken - 1 - channel->peer_consumed) || (news < 0 && shared_ == nullptr))
     return broken(Code::peer_lost, quoted(frame.consumed, "claims to have consumed message") +
                                        " of channel " + std::to_string(number) + ", only " +
                                        std::to_string(channel->taken - 1) + " were sent");
-  channel->peer_consumed = frame.consumed;
-  return kind == FrameKind::data ? accept_data(frame, *channel) : Status();
+  if (news > 0) channel->peer_consumed = frame.consumed;
+  return kind == FrameKind::data ? accept_data(frame, channel) : Status();
 }
 
 Status Connection::opened(Channel& channel, const Geometry& peer) {
@@ -411,29 +440,23 @@ Status Connection::opened(Channel& channel, const Geometry& peer) {
   return {};
 }
 
-Status Connection::accept_data(const Frame& frame, Channel& channel) {
-  if (frame.sequence != channel.arriving.next || !channel.arriving.can_send() ||
-      frame.bytes > channel.link.slot_bytes)
-    return broken(Code::peer_lost, quoted(frame.sequence, "sent message") + " of " +
-                                       std::to_string(frame.bytes) + " bytes on channel " +
-                                       std::to_string(frame.channel) + " where message " +
-                                       std::to_string(channel.arriving.next) + " of at most " +
-                                       std::to_string(channel.link.slot_bytes) + " bytes was due" +
-                                       (channel.arriving.can_send() ? "" : " and the ring is full"));
+Status Connection::accept_data(const Frame& frame, Channel* channel) {
+  const bool fits = frame.bytes <= channel->link.slot_bytes;
+  if (!fits || !channel->expects(frame.sequence) || (shared_ == nullptr && frame.sequence != channel->received + 1))
+    return broken(Code::peer_lost, quoted(frame.sequence, "sent message") + " of " + std::to_string(frame.bytes) +
+                                       " bytes on channel " + std::to_string(frame.channel) + " where message " +
+                                       std::to_string(channel->received + 1) + " of at most " +
+                                       std::to_string(channel->link.slot_bytes) + " bytes was due" +
+                                       (channel->received - channel->consumed() < channel->depth() ? "" : " and the ring is full"));
   incoming_ = frame;
-  receiver_ = &channel;
+  receiver_ = channel;
   payload_at_ = 0;
   return {};
 }
 
 void Connection::deliver() {
-  SlotHeader& slot = *receiver_->arriving.outgoing();
-  slot.bytes = incoming_.bytes;
-  slot.kind = MessageKind::slot;
-  slot.source = {};
-  slot.output = {};
-  receiver_->arriving.commit(incoming_.tag);
-  activate(*receiver_);  // its credit will be due
+  receiver_->deliver(incoming_.sequence, incoming_.tag, incoming_.bytes);
+  if (receiver_->home != nullptr) receiver_->home->activate(*receiver_);  // its credit will be due
   receiver_ = nullptr;
 }
 

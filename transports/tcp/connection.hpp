@@ -1,5 +1,5 @@
 #pragma once
-// One TCP connection of a pair of ranks, shared by the channels of one path. It moves frames between the
+// One TCP connection of a pair of ranks, shared by the channels that are at home on its path. It moves frames between the
 // socket and the channels' rings without ever blocking, and it is the only place that touches the bytes.
 //
 //   dialling -> proving -> ready -> closed                    side that dials (the lower rank)
@@ -65,6 +65,14 @@ class Connection {
   /// Closes without a word.
   void abandon();
 
+  /// There are more connections to this peer: this one takes messages of `all`, the channels of all of them, while
+  /// those' own homes take no more. So the load follows the rates. The vector may grow, the caller keeps it.
+  void share(const std::vector<Channel*>* all);
+  /// The socket takes no more for now.
+  bool blocked() const { return blocked_; }
+  /// Bytes of messages that were sent here.
+  std::uint64_t carried() const { return carried_; }
+
   /// Adds a channel of this path; it stays owned by the caller and outlives the connection.
   Status add(Channel& channel);
   /// Looks at the channel again at the next send(): its executor has committed messages.
@@ -100,6 +108,8 @@ class Connection {
   Status prove();
   Status fill_batch();
   bool add_frame(FrameKind kind, Channel* channel);
+  /// The next message of the channel, if there is one to go and the batch has room. False: none.
+  Result<bool> add_message(Channel& channel);
   void batch_sent(std::size_t bytes);
   Status receive();
   Status end_of_stream(int error);
@@ -107,7 +117,7 @@ class Connection {
   Status parse();
   Status accept_frame(const Frame& frame);
   Status accept_hello(const Frame& frame);
-  Status accept_data(const Frame& frame, Channel& channel);
+  Status accept_data(const Frame& frame, Channel* channel);
   void deliver();
   Status broken(Code code, const std::string& what);
 
@@ -130,6 +140,8 @@ class Connection {
   Status opened(Channel& channel, const Geometry& peer);
   std::vector<Geometry> announced_;  // by channel number: of the peer's open frame
   std::vector<Channel*> active_;
+  const std::vector<Channel*>* shared_ = nullptr;  // channels of all connections to the peer
+  std::uint64_t carried_ = 0;
   std::size_t turn_ = 0;  // rotates through active_, so that each channel gets its share
 
   std::array<Outgoing, kBatch> batch_;

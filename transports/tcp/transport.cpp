@@ -139,6 +139,9 @@ Result<Link*> TcpTransport::connect(int peer, int channel) {
         Code::invalid_usage,
         "tcp: channel " + std::to_string(channel) + " is not in 0.." + std::to_string(kMaxChannels - 1),
         Scope::communicator);
+  if (context_.depth > Channel::kMaxDepth)
+    return fail(Code::internal, "tcp: rings of " + std::to_string(context_.depth) + " slots; at most " +
+                                    std::to_string(Channel::kMaxDepth), Scope::communicator);
   Peer& entry = peer_entry(peer);
   if (const auto found = entry.channels.find(channel); found != entry.channels.end())
     return &found->second->link;
@@ -150,9 +153,11 @@ Result<Link*> TcpTransport::connect(int peer, int channel) {
   made->link.channel = channel;
   made->link.transport = this;
   const std::size_t path = static_cast<std::size_t>(channel) % entry.paths.size();
-  if (entry.connections[path] == nullptr && context_.rank < peer)
-    if (Status status = dial(peer, path); !status) return pass(std::move(status));
+  for (std::size_t i = 0; i < entry.paths.size(); ++i)
+    if (entry.connections[i] == nullptr && context_.rank < peer)
+      if (Status status = dial(peer, i); !status) return pass(std::move(status));
   Channel& kept = *(entry.channels[channel] = std::move(made));
+  entry.all.push_back(&kept);
   if (Watched* watched = entry.connections[path].get(); watched != nullptr) {
     kept.carrier = watched;
     Status added = watched->connection->add(kept);
@@ -189,6 +194,7 @@ Status TcpTransport::dial(int peer, std::size_t path) {
                                     .to = static_cast<std::uint32_t>(peer)},
                           .path = static_cast<std::uint32_t>(path),
                           .peer = describe(peer)});
+  if (entry.paths.size() > 1) watched->connection->share(&entry.all);
   watched->interest = 0;
   watched->dials = dials;
   watched->peer = peer;
@@ -237,6 +243,17 @@ void TcpTransport::flush(Link& link) {
   watched.connection->activate(channel);
   note(watched.connection->send());
   settle(watched);
+  if (watched.connection->blocked()) relieve(watched);
+}
+
+void TcpTransport::relieve(Watched& watched) {
+  const auto found = peers_.find(watched.peer);
+  if (found == peers_.end() || found->second.paths.size() < 2) return;
+  for (const auto& other : found->second.connections) {
+    if (other == nullptr || other.get() == &watched) continue;
+    note(other->connection->send());
+    settle(*other);
+  }
 }
 
 Status TcpTransport::progress() {
@@ -259,6 +276,7 @@ void TcpTransport::step(int timeout_ms) {
   for (std::size_t i = 0; i < busy_.size(); ++i) {
     Watched& watched = *busy_[i];
     note(watched.connection->send());
+    if (watched.connection->blocked()) relieve(watched);
     register_interest(watched);
     watched.busy = watched.connection->busy();
     if (watched.busy) busy_[kept++] = &watched;
@@ -302,6 +320,10 @@ void TcpTransport::on_event(Watched& watched, std::uint32_t events) {
   }
   note(std::move(status));
   settle(watched);
+  // What came here may have been for channels that are at home on another connection.
+  if (const auto found = peers_.find(watched.peer); found != peers_.end() && found->second.paths.size() > 1)
+    for (const auto& other : found->second.connections)
+      if (other != nullptr) settle(*other);
 }
 
 // ---- Accepting
@@ -349,6 +371,7 @@ void TcpTransport::adopt(Watched& stranger) {
   strangers_.erase(at);
   stranger.peer = from;
   stranger.connection->set_peer(describe(from));
+  if (entry.paths.size() > 1) stranger.connection->share(&entry.all);
   if (leaving_)
     stranger.connection->leave(failure_ ? Connection::Last::committed : Connection::Last::begun);
   for (auto& [number, channel] : entry.channels) {
@@ -419,6 +442,8 @@ std::vector<std::pair<std::string, std::string>> TcpTransport::facts() const {
       const auto& high = offers_[static_cast<std::size_t>(std::max(peer, context_.rank))];
       text += (text.empty() ? "" : ", ") + to_text(low.addresses[path.low]) + " - " +
               to_text(high.addresses[path.high]);
+      const auto& watched = entry.connections[static_cast<std::size_t>(&path - entry.paths.data())];
+      if (watched != nullptr) text += " (" + std::to_string(watched->connection->carried()) + " bytes sent)";
     }
     facts.emplace_back("paths to rank " + std::to_string(peer), text);
   }

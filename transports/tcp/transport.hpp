@@ -3,8 +3,8 @@
 // committed to them. progress() moves bytes; nothing here blocks but the destructor, for a bounded time.
 //
 // Words: an *address* is what a rank listens on, a *path* a pair of addresses of two ranks, a *connection*
-// the socket of one path, made when a channel first needs it. Channel c of two ranks goes over path c mod
-// (number of paths). The lower rank dials, the higher one accepts.
+// the socket of one path; those of a pair are made when a channel first needs one. Channel c of two ranks is at home on
+// path c mod (number of paths); while that takes no more, the others help. The lower rank dials, the higher one accepts.
 
 #include <map>
 #include <memory>
@@ -64,6 +64,7 @@ class TcpTransport final : public Transport {
     std::vector<Path> paths;
     std::vector<std::unique_ptr<Watched>> connections;  // by path; null: not made
     std::map<int, std::unique_ptr<Channel>> channels;
+    std::vector<Channel*> all;                          // the same
   };
 
   Status listen();
@@ -79,6 +80,8 @@ class TcpTransport final : public Transport {
   /// An accepted connection has introduced itself: it becomes a peer's, or is dropped.
   void adopt(Watched& stranger);
   void drop_strangers();
+  /// The connection takes no more: the others to the same peer take what is waiting for it.
+  void relieve(Watched& watched);
   /// Brings epoll and the list of busy connections up to date with the connection.
   void settle(Watched& watched);
   void register_interest(Watched& watched);
