@@ -1,0 +1,316 @@
+// tamaki simulate: how long the algorithms would take on a machine that is described.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+
+#include "arguments.hpp"
+#include "base/options.hpp"
+#include "command.hpp"
+#include "output_file.hpp"
+#include "problem_set.hpp"
+#include "simulate/sweep.hpp"
+#include "topology/recognize.hpp"
+
+namespace tamaki::tools {
+namespace {
+
+struct SimulateArguments {
+  std::string cluster, collective = "allreduce", algorithm = "all", bytes = "1G", order = "slot";
+  std::string lanes = "auto", pieces = "auto", radix = "2", slices = "1";
+  std::string json, plot, trace, heatmap;
+  std::vector<std::string> slow_links, slow_hosts;
+  int ranks = 0, root = 0, jobs = 0;
+  std::uint64_t seed = 0;
+  bool network_only = false, quiet = false;
+};
+
+constexpr std::size_t kMostSizes = 1000;
+constexpr int kMostSlices = 4096;
+
+constexpr const char* kFooter = R"(
+CLUSTER is torus:8x8x8, mesh:4x4, hosts:4x2, rails:100x8, a description (`tamaki topo --list`) as
+fugaku:48x6x48 or sakuraone, or a path of one; see `tamaki topo --help`.
+
+Examples:
+  tamaki simulate --cluster fugaku:48x6x48 --collective allreduce --bytes 1G --algorithm all
+  tamaki simulate --cluster sakuraone --bytes 1K..4G --plot sweep.svg --json sweep.json
+  tamaki simulate --cluster torus:8x8x8 --algorithm torus --bytes 64M --heatmap links.svg
+  tamaki simulate --cluster hosts:4x2 --algorithm ring --bytes 1M --trace ring.trace.json
+  tamaki simulate --cluster rails:4x8 --algorithm rail --slow-link "nic 3 of host 1, out=0.25"
+
+Exit status: 0 in order, 2 wrong usage (also: every algorithm refuses), 3 a file cannot be written.)";
+
+/// "1G", "1K,1M", "1K..4G" (doubling, the end included), "1K..4G*4".
+Result<std::vector<double>> parse_sizes(const std::string& text) {
+  std::vector<double> sizes;
+  for (const std::string& part : split_list(text)) {
+    const auto wrong = [&](const std::string& why) {
+      return fail(Code::invalid_argument, fmt::format("--bytes: \"{}\": {}", part, why));
+    };
+    std::string from = part, to = part;
+    std::uint64_t factor = 2;
+    if (const auto dots = part.find(".."); dots != std::string::npos) {
+      from = part.substr(0, dots);
+      to = part.substr(dots + 2);
+      if (const auto star = to.find('*'); star != std::string::npos) {
+        const auto read = std::from_chars(to.data() + star + 1, to.data() + to.size(), factor);
+        if (read.ec != std::errc() || read.ptr != to.data() + to.size() || factor < 2 || factor > 1'000'000)
+          return wrong("the factor after * must be a whole number in 2..1000000");
+        to.resize(star);
+      }
+    }
+    const Result<std::uint64_t> low = parse_bytes(from), high = parse_bytes(to);
+    if (!low) return wrong(low.error().message);
+    if (!high) return wrong(high.error().message);
+    if (*low > *high) return wrong("the end is before the beginning");
+    if (*low == 0 && *high > 0) return wrong("a range must begin at 1 or more");
+    if (*high > std::uint64_t{1} << 50) return wrong("sizes must be in 0..1P");
+    for (std::uint64_t size = *low; size <= *high && sizes.size() <= kMostSizes; size *= factor) {
+      sizes.push_back(static_cast<double>(size));
+      if (size == 0) break;
+    }
+    if (from != to && sizes.back() < static_cast<double>(*high))
+      sizes.push_back(static_cast<double>(*high));
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (sizes.empty()) return fail(Code::invalid_argument, fmt::format("--bytes: \"{}\" has no size", text));
+  if (sizes.size() > kMostSizes)
+    return fail(Code::invalid_argument,
+                fmt::format("--bytes: \"{}\" has more than {} sizes", text, kMostSizes));
+  return sizes;
+}
+
+/// "NAME=0.25" -> name and factor.
+Result<std::pair<std::string, double>> parse_factor(const char* option, const std::string& text) {
+  const auto equals = text.rfind('=');
+  double factor = -1;
+  if (equals != std::string::npos) {
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data() + equals + 1, end, factor);
+    if (read.ec != std::errc() || read.ptr != end) factor = -1;
+  }
+  if (!(factor >= 0 && factor <= 1))
+    return fail(Code::invalid_argument,
+                fmt::format("{}: \"{}\" must end in = and a factor in 0..1, as =0.25", option, text));
+  return std::pair(text.substr(0, equals), factor);
+}
+
+Status add_faults(const SimulateArguments& a, std::vector<Fault>* faults) {
+  for (const std::string& text : a.slow_links) {
+    Result<std::pair<std::string, double>> parsed = parse_factor("--slow-link", text);
+    if (!parsed) return pass(std::move(parsed));
+    faults->push_back({.kind = Fault::Kind::link, .link = parsed->first, .factor = parsed->second});
+  }
+  for (const std::string& text : a.slow_hosts) {
+    Result<std::pair<std::string, double>> parsed = parse_factor("--slow-host", text);
+    if (!parsed) return pass(std::move(parsed));
+    Fault fault{.kind = Fault::Kind::host, .factor = parsed->second};
+    const char* end = parsed->first.data() + parsed->first.size();
+    const auto read = std::from_chars(parsed->first.data(), end, fault.host);
+    if (read.ec != std::errc() || read.ptr != end)
+      return fail(
+          Code::invalid_argument,
+          fmt::format("--slow-host: \"{}\" must be a host's number, = and a factor, as 3=0.5", text));
+    faults->push_back(fault);
+  }
+  return {};
+}
+
+int allowed_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+Result<SweepOptions> interpret(const SimulateArguments& a) {
+  SweepOptions options;
+  Result<Machine> machine = machine_from(a.cluster);
+  if (!machine) return fail(machine.error().code, "--cluster: " + machine.error().message);
+  options.machine = std::move(*machine);
+  if (a.network_only) {
+    options.machine.model.reduce_bandwidth = 0;
+    options.machine.model.copy_bandwidth = 0;
+  }
+  const std::int64_t slots = options.machine.slots(), ranks = a.ranks > 0 ? a.ranks : slots;
+  if (ranks > kMostDescribed)
+    return fail(
+        Code::invalid_argument,
+        fmt::format(
+            "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
+            a.cluster, ranks, kMostDescribed));
+  Result<Placement> placement = place(options.machine, static_cast<std::int32_t>(ranks),
+                                      a.order == "host" ? RankOrder::by_host : RankOrder::by_slot);
+  if (!placement) return fail(placement.error().code, "-n: " + placement.error().message);
+  options.placement = std::move(*placement);
+  if (a.root >= ranks)
+    return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{}", a.root, ranks - 1));
+  options.root = a.root;
+  Recognized recognized = recognize(options.machine, options.placement);
+  options.topology = std::move(recognized.topology);
+  options.structure = std::move(recognized.what);
+  if (split_list(a.collective).size() != 1)
+    return fail(Code::invalid_argument,
+                fmt::format("--collective: \"{}\" must be one collective", a.collective));
+  Result<std::vector<const Algorithm*>> found =
+      find_algorithms(a.collective, a.algorithm == "all" ? "" : a.algorithm);
+  if (!found) return pass(std::move(found));
+  options.algorithms = std::move(*found);
+  Result<std::vector<double>> sizes = parse_sizes(a.bytes);
+  if (!sizes) return pass(std::move(sizes));
+  options.sizes = std::move(*sizes);
+  if (options.algorithms.front()->collective == Collective::barrier) options.sizes = {0};
+  const auto wish = [&](const char* option, const std::string& text, std::vector<int> automatic,
+                        std::vector<int>* values) -> Status {
+    if (text == "auto") {
+      *values = std::move(automatic);
+      return {};
+    }
+    Result<std::vector<int>> parsed = parse_numbers(text, option);
+    if (!parsed) return pass(std::move(parsed));
+    *values = std::move(*parsed);
+    return {};
+  };
+  std::vector<int> lanes = {1};
+  if (options.topology.ports > 1) lanes.push_back(options.topology.ports);
+  if (Status s = wish("--lanes", a.lanes, lanes, &options.lanes); !s)
+    return tl::unexpected<Error>(s.error());
+  if (Status s = wish("--pieces", a.pieces, {1, 16, 128}, &options.pieces); !s)
+    return tl::unexpected<Error>(s.error());
+  if (Status s = wish("--radix", a.radix, {2, 4, 8}, &options.radices); !s)
+    return tl::unexpected<Error>(s.error());
+  if (Status s = wish("--slices", a.slices, {1, 2, 4, 8, 16}, &options.slices); !s)
+    return tl::unexpected<Error>(s.error());
+  if (options.slices.back() > kMostSlices)
+    return fail(Code::invalid_argument,
+                fmt::format("--slices: {} is not in 1..{}", options.slices.back(), kMostSlices));
+  options.network.seed = a.seed;
+  if (Status s = add_faults(a, &options.network.faults); !s) return tl::unexpected<Error>(s.error());
+  options.threads = a.jobs > 0 ? a.jobs : allowed_cores();
+  return options;
+}
+
+/// The run that --trace and --heatmap show: the fastest at the largest size.
+Result<const SweepCell*> shown_cell(const SweepOptions& options, const Sweep& sweep) {
+  const int best = sweep.best(options.sizes.size() - 1);
+  if (best < 0)
+    return fail(Code::invalid_argument,
+                fmt::format("no algorithm ran with {} bytes", options.sizes.back()));
+  return &sweep.rows[static_cast<std::size_t>(best)].cells.back();
+}
+
+Status write_pictures(const SweepOptions& options, const Sweep& sweep, OutputFile* heatmap,
+                      bool wants_heatmap, OutputFile* trace, bool wants_trace) {
+  if (!wants_heatmap && !wants_trace) return {};
+  const Result<const SweepCell*> cell = shown_cell(options, sweep);
+  if (!cell) return tl::unexpected<Error>(cell.error());
+  const double bytes = options.sizes.back();
+  if (wants_heatmap) {
+    const Result<std::unique_ptr<Network>> network =
+        Network::of(options.machine, options.placement, options.network);
+    if (!network) return tl::unexpected<Error>(network.error());
+    const Candidate& c = (*cell)->candidate;
+    const std::string title =
+        fmt::format("{}: {} {}, {} bytes, {}: time in use of each link", options.machine.name,
+                    name_of(c.algorithm->collective), c.algorithm->name, short_bytes(bytes),
+                    short_time((*cell)->simulation.seconds));
+    if (Status s = heatmap->write(link_heatmap(**network, (*cell)->simulation, title)); !s) return s;
+  }
+  if (!wants_trace) return {};
+  std::vector<SimulatedSpan> spans;
+  const Result<Simulation> timed =
+      time_with_spans(options, (*cell)->candidate, bytes, (*cell)->slices, &spans);
+  if (!timed) return fail(timed.error().code, "--trace: " + timed.error().message);
+  return trace->write(trace_json(spans));
+}
+
+int run_simulate(const SimulateArguments& a) {
+  const auto failed = [](const Error& error) { return report_error("simulate", error); };
+  const Result<SweepOptions> options = interpret(a);
+  if (!options) return failed(options.error());
+  OutputFile json, plot, trace, heatmap;
+  if (Status s = json.open("--json", a.json); !s) return failed(s.error());
+  if (Status s = plot.open("--plot", a.plot); !s) return failed(s.error());
+  if (Status s = trace.open("--trace", a.trace); !s) return failed(s.error());
+  if (Status s = heatmap.open("--heatmap", a.heatmap); !s) return failed(s.error());
+  const bool tell = !a.quiet && isatty(STDERR_FILENO) != 0;
+  const Result<Sweep> sweep = run_sweep(*options, [&](const std::string& now, int done, int all) {
+    if (tell) fmt::print(stderr, "\r\033[K{} of {} done; {}", done, all, now);
+  });
+  if (tell) fmt::print(stderr, "\r\033[K");
+  if (!sweep) return failed(sweep.error());
+  const bool to_stdout = a.json == "-" || a.plot == "-" || a.trace == "-" || a.heatmap == "-";
+  if (!to_stdout) fmt::print("{}", sweep_table(*options, *sweep));
+  if (Status s = json.write(a.json.empty() ? "" : sweep_json(*options, *sweep)); !s)
+    return failed(s.error());
+  if (Status s = plot.write(a.plot.empty() ? "" : sweep_plot(*options, *sweep)); !s)
+    return failed(s.error());
+  if (Status s = write_pictures(*options, *sweep, &heatmap, !a.heatmap.empty(), &trace, !a.trace.empty());
+      !s)
+    return failed(s.error());
+  const bool any = std::any_of(sweep->rows.begin(), sweep->rows.end(),
+                               [](const SweepRow& row) { return row.refused.empty(); });
+  return any ? kOk : kUsage;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, int* status) {
+  auto a = std::make_shared<SimulateArguments>();
+  CLI::App* sub = app.add_subcommand("simulate", "Time algorithms on a machine that is described");
+  sub->footer(kFooter);
+  sub->add_option("--cluster", a->cluster, "the machine, see below")->required()->check(not_empty());
+  sub->add_option("--collective", a->collective, "e.g. allreduce")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("--algorithm", a->algorithm, "names, comma-separated, or all")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("-b,--bytes", a->bytes,
+                  "sizes: 1G, 1K,1M, 1K..4G (doubling), 1K..4G*4; of the vector, or of all ranks' blocks")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("-n,--ranks", a->ranks, "ranks (default: all that the machine takes)")
+      ->transform(whole_number(1, kMostDescribed));
+  sub->add_option("--order", a->order,
+                  "slot: fill a host, then the next; host: one rank a host, round and round")
+      ->check(CLI::IsMember({"slot", "host"}))
+      ->capture_default_str();
+  sub->add_option("--root", a->root, "root of rooted collectives")
+      ->transform(whole_number(0, kMostDescribed - 1))
+      ->capture_default_str();
+  sub->add_option("--lanes", a->lanes, "independent streams to try; auto: 1 and the ports of a host")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 16, 128")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("--radix", a->radix, "k of k-nomial trees, radix of Bruck, to try; auto: 2, 4, 8")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("--slices", a->slices, "pipelining inside chunks to try; auto: 1, 2, 4, 8, 16")
+      ->check(not_empty())
+      ->capture_default_str();
+  sub->add_option("--seed", a->seed, "of routes that are chosen by hash")->capture_default_str();
+  sub->add_flag("--network-only", a->network_only, "reductions and copies cost nothing");
+  sub->add_option("--slow-link", a->slow_links, "NAME=FACTOR: a link has this share of its rate; 0: broken")
+      ->check(not_empty());
+  sub->add_option("--slow-host", a->slow_hosts,
+                  "NUMBER=FACTOR: so have the engines and processors of a host")
+      ->check(not_empty());
+  sub->add_option("-j,--jobs", a->jobs, "threads (default: one a core)")->transform(whole_number(1, 1024));
+  sub->add_option("--json", a->json, "results as JSON")->check(not_empty());
+  sub->add_option("--plot", a->plot, "time and bandwidth over size, SVG")->check(not_empty());
+  sub->add_option("--trace", a->trace, "timeline of the fastest at the largest size, for Perfetto")
+      ->check(not_empty());
+  sub->add_option("--heatmap", a->heatmap, "load of all links then, SVG")->check(not_empty());
+  sub->add_flag("-q,--quiet", a->quiet, "no progress on a terminal");
+  sub->callback([=] { *status = run_simulate(*a); });
+}
+
+}  // namespace tamaki::tools

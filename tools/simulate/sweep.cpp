@@ -1,0 +1,238 @@
+#include "simulate/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+namespace tamaki::tools {
+namespace {
+
+bool same(const ClosedForm& a, const ClosedForm& b) {
+  return a.rounds == b.rounds && a.chunks_sent == b.chunks_sent && a.chunks_received == b.chunks_received &&
+         a.chunks == b.chunks;
+}
+
+/// Whether the algorithm answers to a wish: its closed form changes with it.
+bool answers(const SweepOptions& options, const Algorithm& algorithm, Problem problem, int Problem::*wish) {
+  if (algorithm.closed_form == nullptr) return false;
+  const ClosedForm before = algorithm.closed_form(options.topology, problem);
+  for (const int other : {problem.*wish + 1, problem.*wish * 2, problem.*wish * 3}) {
+    Problem changed = problem;
+    changed.*wish = other;
+    if (algorithm.refuses != nullptr && !algorithm.refuses(options.topology, changed).empty()) continue;
+    if (!same(before, algorithm.closed_form(options.topology, changed))) return true;
+  }
+  return false;
+}
+
+struct Task {
+  std::size_t row = 0;
+  Candidate candidate;
+};
+
+class Runner {
+ public:
+  Runner(const SweepOptions& options, const std::function<void(const std::string&, int, int)>& progress,
+         Sweep* sweep)
+      : options_(options), progress_(progress), sweep_(*sweep) {}
+
+  void add(std::size_t row, const Candidate& candidate) { tasks_.push_back({row, candidate}); }
+
+  Status run() {
+    std::vector<std::thread> threads;
+    const int wanted = std::clamp(options_.threads, 1, std::max(1, static_cast<int>(tasks_.size())));
+    for (int t = 1; t < wanted; ++t) threads.emplace_back([this] { work(); });
+    work();
+    for (std::thread& thread : threads) thread.join();
+    if (error_) return tl::unexpected<Error>(*error_);
+    return {};
+  }
+
+ private:
+  void work() {
+    for (std::size_t t = next_++; t < tasks_.size() && !failed_; t = next_++) one(tasks_[t]);
+  }
+
+  void one(const Task& task) {
+    const auto tell = [&](const std::string& what) {
+      const std::scoped_lock lock(mutex_);
+      const std::string parameters = task.candidate.parameters(1);
+      progress_(fmt::format("{}{}{}: {}", task.candidate.algorithm->name, parameters.empty() ? "" : ", ",
+                            parameters, what),
+                done_, static_cast<int>(tasks_.size()));
+    };
+    tell("building");
+    const Result<std::unique_ptr<Network>> network =
+        Network::of(options_.machine, options_.placement, options_.network);
+    if (!network) return fail_all(network.error());
+    const auto program = [&](std::int32_t rank) {
+      return task.candidate.algorithm->build(options_.topology, task.candidate.problem, rank);
+    };
+    const Result<TimedSchedule> schedule = TimedSchedule::of(**network, program);
+    if (!schedule) return refuse(task, schedule.error());
+    for (std::size_t i = 0; i < options_.sizes.size(); ++i)
+      for (const int slices : options_.slices) {
+        tell(short_bytes(options_.sizes[i]));
+        Result<Simulation> made = schedule->run({.bytes = options_.sizes[i], .slices = slices});
+        if (!made) return refuse(task, made.error());
+        const std::scoped_lock lock(mutex_);
+        SweepCell& cell = sweep_.rows[task.row].cells[i];
+        // Candidates end in any order: of equals the one with the smaller parameters is kept.
+        const auto key = [](const Candidate& c, int s) {
+          return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix, s);
+        };
+        const bool better = !cell.done || made->seconds < cell.simulation.seconds * (1 - 1e-9) ||
+                            (made->seconds <= cell.simulation.seconds * (1 + 1e-9) &&
+                             key(task.candidate, slices) < key(cell.candidate, cell.slices));
+        if (better) cell = {true, slices, task.candidate, std::move(*made)};
+      }
+    const std::scoped_lock lock(mutex_);
+    ++done_;
+  }
+
+  void refuse(const Task& task, const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    ++done_;
+    sweep_.rows[task.row].refused = error.message;
+  }
+  void fail_all(const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    if (!error_) error_ = error;
+    failed_ = true;
+  }
+
+  const SweepOptions& options_;
+  const std::function<void(const std::string&, int, int)>& progress_;
+  Sweep& sweep_;
+  std::vector<Task> tasks_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::optional<Error> error_;
+  int done_ = 0;
+};
+
+}  // namespace
+
+std::string Candidate::parameters(int slices) const {
+  std::string text;
+  const auto add = [&](bool used, const char* name, int value) {
+    if (used) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  };
+  add(uses_lanes, "lanes", problem.lanes);
+  add(uses_pieces, "pieces", problem.pieces);
+  add(uses_radix, "radix", problem.radix);
+  add(slices != 1, "slices", slices);
+  return text;
+}
+
+std::vector<Candidate> candidates(const SweepOptions& options, const Algorithm& algorithm,
+                                  std::string* why) {
+  Candidate plain{
+      .algorithm = &algorithm,
+      .problem = {
+          .collective = algorithm.collective, .ranks = options.placement.size(), .root = options.root}};
+  if (algorithm.refuses != nullptr) *why = algorithm.refuses(options.topology, plain.problem);
+  if (!why->empty()) return {};
+  plain.uses_lanes = answers(options, algorithm, plain.problem, &Problem::lanes);
+  plain.uses_pieces = answers(options, algorithm, plain.problem, &Problem::pieces);
+  plain.uses_radix = answers(options, algorithm, plain.problem, &Problem::radix);
+  std::vector<Candidate> all;
+  for (const int lanes : plain.uses_lanes ? options.lanes : std::vector{1})
+    for (const int pieces : plain.uses_pieces ? options.pieces : std::vector{1})
+      for (const int radix : plain.uses_radix ? options.radices : std::vector{2}) {
+        Candidate made = plain;
+        made.problem.lanes = lanes;
+        made.problem.pieces = pieces;
+        made.problem.radix = radix;
+        const std::string reason =
+            algorithm.refuses != nullptr ? algorithm.refuses(options.topology, made.problem) : "";
+        if (reason.empty())
+          all.push_back(made);
+        else
+          *why = reason;
+      }
+  if (!all.empty()) why->clear();
+  return all;
+}
+
+Result<Sweep> run_sweep(const SweepOptions& options,
+                        const std::function<void(const std::string&, int, int)>& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  Sweep sweep;
+  Runner runner(options, progress, &sweep);
+  for (const Algorithm* algorithm : options.algorithms) {
+    SweepRow row{.algorithm = algorithm};
+    row.cells.resize(options.sizes.size());
+    for (const Candidate& candidate : candidates(options, *algorithm, &row.refused))
+      runner.add(sweep.rows.size(), candidate);
+    sweep.rows.push_back(std::move(row));
+  }
+  const Result<std::unique_ptr<Network>> network =
+      Network::of(options.machine, options.placement, options.network);
+  if (!network) return tl::unexpected<Error>(network.error());
+  for (const double bytes : options.sizes)
+    sweep.bounds.push_back(lower_bound_s(**network, options.algorithms.front()->collective, bytes));
+  if (Status ran = runner.run(); !ran) return tl::unexpected<Error>(ran.error());
+  for (SweepRow& row : sweep.rows)  // a candidate that failed does not hide one that did not
+    if (std::any_of(row.cells.begin(), row.cells.end(), [](const SweepCell& cell) { return cell.done; }))
+      row.refused.clear();
+  sweep.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return sweep;
+}
+
+Result<Simulation> time_with_spans(const SweepOptions& options, const Candidate& candidate, double bytes,
+                                   int slices, std::vector<SimulatedSpan>* spans) {
+  const Result<std::unique_ptr<Network>> network =
+      Network::of(options.machine, options.placement, options.network);
+  if (!network) return tl::unexpected<Error>(network.error());
+  const auto program = [&](std::int32_t rank) {
+    return candidate.algorithm->build(options.topology, candidate.problem, rank);
+  };
+  return simulate(**network, program,
+                  {.bytes = bytes, .slices = slices, .most_messages = 2'000'000, .spans = spans},
+                  AlikeRanks::apart);
+}
+
+int Sweep::best(std::size_t size) const {
+  int found = -1;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const SweepCell& cell = rows[r].cells[size];
+    if (cell.done &&
+        (found < 0 ||
+         cell.simulation.seconds < rows[static_cast<std::size_t>(found)].cells[size].simulation.seconds))
+      found = static_cast<int>(r);
+  }
+  return found;
+}
+
+std::vector<Crossing> crossings(const SweepOptions& options, const Sweep& sweep) {
+  std::vector<Crossing> all;
+  for (std::size_t i = 1; i < options.sizes.size(); ++i) {
+    const int a = sweep.best(i - 1), b = sweep.best(i);
+    if (a < 0 || b < 0 || a == b) continue;
+    const auto time = [&](int row, std::size_t size) {
+      return sweep.rows[static_cast<std::size_t>(row)].cells[size].simulation.seconds;
+    };
+    const bool both = sweep.rows[static_cast<std::size_t>(a)].cells[i].done &&
+                      sweep.rows[static_cast<std::size_t>(b)].cells[i - 1].done;
+    double part = 0.5;  // of the way between the sizes, both logarithmic
+    if (both) {
+      const double before = std::log(time(b, i - 1) / time(a, i - 1)),
+                   after = std::log(time(a, i) / time(b, i));
+      if (before + after > 0) part = before / (before + after);
+    }
+    const double x0 = std::max(1.0, options.sizes[i - 1]);
+    all.push_back({x0 * std::pow(options.sizes[i] / x0, part),
+                   sweep.rows[static_cast<std::size_t>(a)].algorithm,
+                   sweep.rows[static_cast<std::size_t>(b)].algorithm});
+  }
+  return all;
+}
+
+}  // namespace tamaki::tools
