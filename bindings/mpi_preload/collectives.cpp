@@ -1,11 +1,13 @@
 #include "collectives.hpp"
 
+#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "base/log.hpp"
 #include "handles.hpp"
 #include "library.hpp"
 
@@ -44,19 +46,37 @@ bool admit(Attempt& attempt, Raw comm) {
   return true;
 }
 
-int run(const Attempt& attempt, const tamaki::Call& call) {
+/// A call that Tamaki did not serve. Where no algorithm may serve it (a rule of the user names one that cannot), all ranks
+/// find that out before anything is sent, and MPI has it.
+int not_run(Attempt& attempt, const tamaki::Call& call, const Error& error) {
+  State& state = *attempt.state;
+  if (error.code != Code::invalid_usage || error.scope != Scope::request || state.tamaki->algorithm_for(call))
+    return raise(state, error);
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) log(Level::warn, "calls that a rule leaves without an algorithm go to MPI: " + error.message);
+  attempt.reason = Reason::unserved;
+  return MPI_SUCCESS;
+}
+
+/// Runs the call, or sets attempt.reason. Result: MPI's code.
+int run(Attempt& attempt, const tamaki::Call& call) {
   State& state = *attempt.state;
   state.clock.began_ns = 0;
   if (!g_statistics) [[likely]] {
     const Status status = state.tamaki->run(call);
-    return status ? MPI_SUCCESS : raise(state, status.error());
+    return status ? MPI_SUCCESS : not_run(attempt, call, status.error());
   }
   const std::string& algorithm = algorithm_of(state, call);
   const std::uint64_t began = clock_ns();
   const Status status = state.tamaki->run(call);
-  count(&state, attempt.call, Reason::accelerated, algorithm, attempt.bytes, clock_ns() - began);
-  return status ? MPI_SUCCESS : raise(state, status.error());
+  const std::uint64_t took = clock_ns() - began;
+  const int code = status ? MPI_SUCCESS : not_run(attempt, call, status.error());
+  if (attempt.reason == Reason::accelerated) count(&state, attempt.call, Reason::accelerated, algorithm, attempt.bytes, took);
+  return code;
 }
+
+/// The call was run and went well.
+bool served(const Attempt& attempt) { return attempt.code == MPI_SUCCESS && attempt.reason == Reason::accelerated; }
 
 /// The part of the decision that needs no communicator. `elements`: of the whole vector.
 bool eligible(Attempt& attempt, const ReduceArguments& a, std::int64_t elements, tamaki::Call* call) {
@@ -220,7 +240,7 @@ Attempt attempt_reduce_scatter_block(const ReduceArguments& a) {
   call.input = a.recv;
   call.output = result.get();
   attempt.code = run(attempt, call);
-  if (attempt.code == MPI_SUCCESS) std::memcpy(a.recv, result.get(), block);
+  if (served(attempt)) std::memcpy(a.recv, result.get(), block);
   return attempt;
 }
 
@@ -268,7 +288,7 @@ Attempt attempt_reduce_scatter(const ReduceArguments& a, const int* counts,
   if (a.send == MPI_IN_PLACE) call.input = a.recv;
   call.output = result.get();
   attempt.code = run(attempt, call);
-  if (attempt.code == MPI_SUCCESS && bytes != 0) std::memcpy(a.recv, result.get(), bytes);
+  if (served(attempt) && bytes != 0) std::memcpy(a.recv, result.get(), bytes);
   return attempt;
 }
 
@@ -306,7 +326,7 @@ Attempt attempt_bcast(const Side& side, int root, Raw raw_comm) {
   call.input = call.output = packed.get();
   if (state->rank == root) attempt.code = pack(side, packed.get(), layout.bytes, comm);
   if (attempt.code == MPI_SUCCESS) attempt.code = run(attempt, call);
-  if (attempt.code == MPI_SUCCESS && state->rank != root)
+  if (served(attempt) && state->rank != root)
     attempt.code = unpack(side, packed.get(), layout.bytes, comm);
   return attempt;
 }
@@ -377,7 +397,7 @@ Attempt attempt_allgather(const Side& send, const Side& recv, Raw raw_comm) {
   }
   if (attempt.code == MPI_SUCCESS) attempt.code = run(attempt, call);
   if (!to.dense)
-    for (std::size_t r = 0; r < ranks && attempt.code == MPI_SUCCESS; ++r)
+    for (std::size_t r = 0; r < ranks && served(attempt); ++r)
       attempt.code = unpack(block(r), all + r * to.bytes, to.bytes, comm);
   return attempt;
 }

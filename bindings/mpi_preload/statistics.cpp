@@ -98,7 +98,8 @@ std::string_view text_of(Reason reason) {
                                                 "could not be set up",
                                                 "too many communicators",
                                                 "nonblocking",
-                                                "one of the first calls"};
+                                                "one of the first calls",
+                                                "the rule's algorithm cannot serve it"};
   return texts[static_cast<int>(reason)];
 }
 

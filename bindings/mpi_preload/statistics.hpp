@@ -41,8 +41,9 @@ enum class Reason : std::uint8_t {
   crowded,      // too many accelerated communicators
   nonblocking,
   early,  // not yet set up: TAMAKI_MPI_SETUP_CALLS
+  unserved,  // a rule of the user names an algorithm that cannot serve it
 };
-inline constexpr int kReasons = 17;
+inline constexpr int kReasons = 18;
 std::string_view text_of(Reason reason);
 
 /// One kind of call on one communicator.
