@@ -20,6 +20,10 @@ OwnedTopology load(Devices devices) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return {nullptr, &hwloc_topology_destroy};
   OwnedTopology owner(topology, &hwloc_topology_destroy);
+  // Linux's own component reads PCI from sysfs. The others are plug-ins that load drivers into this process
+  // (CUDA, OpenCL, an X display), or leak (pciaccess). A component that is not there is not an error.
+  for (const char* other : {"pci", "cuda", "nvml", "rsmi", "opencl", "levelzero", "gl"})
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, other);
   if (devices == Devices::kept)
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(topology) != 0) owner.reset();
