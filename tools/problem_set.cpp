@@ -11,6 +11,7 @@
 #include "command.hpp"
 #include "schedule/check.hpp"
 #include "schedule/json.hpp"
+#include "schedule/msccl.hpp"
 
 namespace tamaki::tools {
 
@@ -78,15 +79,19 @@ bool has_root(Collective c) {
 }
 
 Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem) {
+  return build_schedule(algorithm, problem, Topology::flat(std::max(problem.ranks, 0)));
+}
+
+Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem,
+                                            const Topology& topology) {
   if (problem.root < 0 || problem.root >= problem.ranks)
     return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{} (-n {})", problem.root,
                                                     problem.ranks - 1, problem.ranks));
-  if (const std::string why = algorithm.refuses(Topology::flat(problem.ranks), problem); !why.empty())
+  if (const std::string why = algorithm.refuses(topology, problem); !why.empty())
     return fail(Code::invalid_argument,
                 fmt::format("{} {} cannot serve {} ranks: {}", name_of(algorithm.collective),
                             algorithm.name, problem.ranks, why));
   std::vector<Program> programs;
-  const Topology topology = Topology::flat(problem.ranks);
   for (int rank = 0; rank < problem.ranks; ++rank) {
     programs.push_back(algorithm.build(topology, problem, rank));
     if (rank > 0) continue;
@@ -110,7 +115,10 @@ Result<std::vector<Program>> read_schedule(const std::string& path) {
   const bool failed = std::ferror(file) != 0;
   if (file != stdin) std::fclose(file);
   if (failed) return fail_errno("reading " + path);
-  Result<std::vector<Program>> programs = schedule_from_json(text);
+  const bool xml = text.find_first_not_of(" \t\r\n") != std::string::npos &&
+                   text[text.find_first_not_of(" \t\r\n")] == '<';
+  Result<std::vector<Program>> programs = xml ? schedule_from_msccl(text, path) : schedule_from_json(text);
+  if (!programs && xml) return pass(std::move(programs));
   if (!programs) {
     // One program alone is a schedule to look at, too.
     Result<Program> one = program_from_json(text);

@@ -15,16 +15,22 @@ inline constexpr int kMostDescribed = 65535;
 /// "4", "1..64", "1,2,8..16": ascending, without repetitions, each in 1..kMostDescribed.
 Result<std::vector<int>> parse_numbers(const std::string& text, const char* what);
 
-/// Algorithms of the collectives and names given (comma-separated; empty: all). An error lists those that exist.
-Result<std::vector<const Algorithm*>> find_algorithms(const std::string& collectives, const std::string& names);
+/// Algorithms of the collectives and names given (comma-separated; empty: all). An error lists those that
+/// exist.
+Result<std::vector<const Algorithm*>> find_algorithms(const std::string& collectives,
+                                                      const std::string& names);
 
 /// Whether the collective has a root.
 bool has_root(Collective collective);
 
-/// One schedule: the programs of all ranks. An error gives the reason of a refusal, or how much memory is missing.
+/// One schedule: the programs of all ranks. An error gives the reason of a refusal, or how much memory is
+/// missing.
 Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem);
+/// The same where the ranks are at `topology`, which has `problem.ranks` of them.
+Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem,
+                                            const Topology& topology);
 
-/// The programs of a JSON file ("-": stdin). Errors name file and place.
+/// The programs of a JSON or MSCCL XML file ("-": stdin). Errors name file and place.
 Result<std::vector<Program>> read_schedule(const std::string& path);
 
 }  // namespace tamaki::tools

@@ -4,19 +4,24 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "base/options.hpp"
 #include "command.hpp"
 #include "output_file.hpp"
 #include "problem_set.hpp"
 #include "schedule/draw.hpp"
 #include "schedule/fuse.hpp"
+#include "schedule/goal.hpp"
 #include "schedule/json.hpp"
+#include "schedule/msccl.hpp"
 #include "schedule/print.hpp"
+#include "verify/places.hpp"
 
 namespace tamaki::tools {
 namespace {
 
 struct ScheduleArguments {
-  std::string collective, algorithm, file, output = "-", form = "text";
+  std::string collective, algorithm, file, topology, output = "-", form = "text";
+  std::string bytes = "1M";
   Problem problem{.ranks = 4};
   int rank = -1;
   bool fused = false, compact = false;
@@ -45,13 +50,19 @@ cannot be read or written.)";
 void add_schedule_options(CLI::App* sub, const std::shared_ptr<ScheduleArguments>& a) {
   auto* collective = sub->add_option("collective", a->collective, "e.g. allreduce")->check(not_empty());
   auto* algorithm = sub->add_option("algorithm", a->algorithm, "e.g. ring")->check(not_empty());
-  auto* file = sub->add_option("--file", a->file, "the schedule of a JSON file (- for stdin) instead")
-                   ->check(not_empty());
+  auto* file =
+      sub->add_option("--file", a->file, "the schedule of a JSON or MSCCL XML file (- for stdin) instead")
+          ->check(not_empty());
   file->excludes(collective)->excludes(algorithm);
   const auto problem = [&](const char* name, int* value, const CLI::Validator& range, const char* help) {
     file->excludes(sub->add_option(name, *value, help)->transform(range)->capture_default_str());
   };
   problem("-n,--ranks", &a->problem.ranks, whole_number(1, kMostDescribed), "number of ranks");
+  sub->add_option("--topology", a->topology,
+                  "where the ranks are, e.g. torus:4x4x2, hosts:4+4+2, rails:4x8")
+      ->check(not_empty())
+      ->excludes(file)
+      ->excludes("--ranks");
   problem("--root", &a->problem.root, whole_number(0, kMostDescribed - 1), "root of rooted collectives");
   problem("--lanes", &a->problem.lanes, whole_number(1, 64),
           "independent streams, where the algorithm has them");
@@ -79,7 +90,15 @@ Result<std::vector<Program>> schedule_of(ScheduleArguments* a) {
           fmt::format("\"{} {}\" names {} schedules; one collective and one algorithm must be given",
                       a->collective, a->algorithm, found->size()));
     a->problem.collective = found->front()->collective;
-    programs = build_schedule(*found->front(), a->problem);
+    if (a->topology.empty()) {
+      programs = build_schedule(*found->front(), a->problem);
+    } else {
+      std::string error;
+      const Topology topology = parse_place(a->topology, &error);
+      if (!error.empty()) return fail(Code::invalid_argument, "--topology " + error);
+      a->problem.ranks = topology.ranks();
+      programs = build_schedule(*found->front(), a->problem, topology);
+    }
   }
   if (programs && a->fused)
     for (Program& program : *programs) program = fuse(program);
@@ -115,6 +134,15 @@ Result<std::string> print_text(ScheduleArguments* a) {
   std::span<const Program> shown(*programs);
   if (a->rank >= 0) shown = shown.subspan(static_cast<std::size_t>(a->rank), 1);
   if (a->form == "json") return (a->rank >= 0 ? to_json(shown[0], 1) : schedule_to_json(shown, 1)) + "\n";
+  if (a->form == "msccl" || a->form == "goal") {
+    if (a->rank >= 0)
+      return fail(Code::invalid_argument,
+                  fmt::format("--form {} is of all ranks, not of --rank {}", a->form, a->rank));
+    if (a->form == "msccl") return schedule_to_msccl(shown);
+    const Result<std::uint64_t> bytes = parse_bytes(a->bytes);
+    if (!bytes) return fail(Code::invalid_argument, "--bytes: " + bytes.error().message);
+    return schedule_to_goal(shown, {.bytes = *bytes});
+  }
   const std::int64_t steps = steps_of(shown);
   if (!a->compact && steps > kMostPrintedSteps)
     return fail(Code::invalid_argument,
@@ -148,14 +176,17 @@ void add_draw(CLI::App& app, int* status) {
 
 void add_print(CLI::App& app, int* status) {
   auto a = std::make_shared<ScheduleArguments>();
-  CLI::App* sub = app.add_subcommand("print", "Print a schedule as text or JSON");
+  CLI::App* sub = app.add_subcommand("print", "Print a schedule as text, JSON, MSCCL XML or GOAL");
   sub->footer(kPrintFooter);
   add_schedule_options(sub, a);
-  sub->add_option("--form", a->form, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
+  sub->add_option("--form", a->form, "text, json, msccl (XML for MSCCL) or goal (for LogGOPSim)")
+      ->check(CLI::IsMember({"text", "json", "msccl", "goal"}))
       ->capture_default_str();
   sub->add_option("--rank", a->rank, "only this rank's program")
       ->transform(whole_number(0, kMostDescribed - 1));
+  sub->add_option("--bytes", a->bytes, "size of the message, for --form goal")
+      ->check(not_empty())
+      ->capture_default_str();
   sub->add_flag("--compact", a->compact, "loops as loops, not unrolled");
   sub->callback([=] { *status = make_and_write("print", a->output, [&] { return print_text(a.get()); }); });
 }

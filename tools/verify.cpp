@@ -435,7 +435,7 @@ void add_verify(CLI::App& app, int* status) {
   sub->add_option("-j,--jobs", a->jobs, "threads (one a core)")->transform(whole_number(1, 4096));
   sub->add_option("--json", a->json, "write the report to a file, or to stdout with - instead of text")
       ->check(not_empty());
-  sub->add_option("--file", a->file, "prove the schedule of a JSON file (- for stdin) instead")
+  sub->add_option("--file", a->file, "prove the schedule of a JSON or MSCCL XML file (- for stdin) instead")
       ->check(not_empty())
       ->excludes(collective)
       ->excludes(algorithm)

@@ -94,7 +94,7 @@ TEST(Placed, onRanksOfLargeMachinesStaySmall) {
     std::size_t steps;
     double efficiency;  // of the ideal: all ports busy all the time
   } cases[] = {{"torus", "torus:48x6x48:p6", 700, 0.95},  {"torus", "torus:24x23x24", 700, 0.95},
-               {"torus", "torus:8x8x8", 40, 1.0},         {"torus", "torus:13824", 12, 1.0},
+               {"torus", "torus:8x8x8", 108, 1.0},        {"torus", "torus:13824", 12, 1.0},
                {"torus", "torus:48x6x48:p1", 20, 1.0},    {"torus", "torus:24x2x24x2x3x2:p6", 2000, 0.75},
                {"hierarchical", "hosts:1728x8", 40, 0.0}, {"rail", "rails:100x8", 40, 0.0}};
   for (const auto& c : cases) {
