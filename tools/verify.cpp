@@ -64,7 +64,7 @@ be read or written, or memory is short.)";
 struct Task {
   const Algorithm* algorithm = nullptr;
   Problem problem;
-  std::shared_ptr<const Place> place;  // null: all ranks on one host
+  std::shared_ptr<const NamedTopology> place;  // null: all ranks on one host
 
   Topology topology() const { return place ? place->topology : Topology::flat(problem.ranks); }
   std::string text() const {
@@ -93,16 +93,16 @@ Result<std::vector<Task>> tasks_of(const VerifyArguments& a,
     if (!parsed) return pass(std::move(parsed));
     counts = std::move(*parsed);
   }
-  std::vector<std::shared_ptr<const Place>> places;
+  std::vector<std::shared_ptr<const NamedTopology>> places;
   if (!a.topology.empty()) {
     std::string error;
     const Topology topology = parse_place(a.topology, &error);
     if (!error.empty()) return fail(Code::invalid_argument, "--topology " + error);
-    places.push_back(std::make_shared<const Place>(Place{a.topology, topology}));
+    places.push_back(std::make_shared<const NamedTopology>(NamedTopology{a.topology, topology}));
   } else {
-    for (Place& place : proof_places(counts.empty() ? 512 : counts.back()))
+    for (NamedTopology& place : proof_places(counts.empty() ? 512 : counts.back()))
       if (counts.empty() || std::binary_search(counts.begin(), counts.end(), place.topology.ranks()))
-        places.push_back(std::make_shared<const Place>(std::move(place)));
+        places.push_back(std::make_shared<const NamedTopology>(std::move(place)));
   }
   std::vector<Task> tasks;
   for (const Algorithm* algorithm : algorithms) {

@@ -63,8 +63,8 @@ Topology hosts_of(const std::vector<int>& sizes, int numa) {
   return made;
 }
 
-std::vector<Place> proof_places(int max_ranks) {
-  std::vector<Place> places;
+std::vector<NamedTopology> proof_places(int max_ranks) {
+  std::vector<NamedTopology> places;
   const auto grid = [&](std::vector<GridDimension> dimensions, bool permuted = false) {
     long long ranks = 1;
     for (const GridDimension& d : dimensions) ranks *= d.size;
@@ -73,7 +73,7 @@ std::vector<Place> proof_places(int max_ranks) {
     if (ports[0] > 1 && ranks <= 36) ports.push_back(1);
     if (ports[0] > 3 && ranks <= 24) ports.push_back(3);
     for (int k : ports) {
-      Place place{fmt::format("grid {}, {} port{}{}", grid_text(dimensions), k, k == 1 ? "" : "s",
+      NamedTopology place{fmt::format("grid {}, {} port{}{}", grid_text(dimensions), k, k == 1 ? "" : "s",
                               permuted ? ", permuted" : ""),
                   Topology::torus(dimensions, k)};
       if (permuted) place.topology.rank_at = shuffled(static_cast<int>(ranks));
@@ -101,7 +101,7 @@ std::vector<Place> proof_places(int max_ranks) {
   grid({{3, false}, {5, true}}, true);
 
   const auto hosts = [&](const std::vector<int>& sizes, int numa = 0, bool permuted = false) {
-    Place place{"hosts", hosts_of(sizes, numa)};
+    NamedTopology place{"hosts", hosts_of(sizes, numa)};
     if (place.topology.ranks() > max_ranks) return;
     for (std::size_t i = 0; i < sizes.size(); ++i)
       place.name += fmt::format("{}{}", i == 0 ? " " : "+", sizes[i]);
@@ -142,7 +142,7 @@ std::vector<Place> proof_places(int max_ranks) {
     }
   if (max_ranks >= 12) {
     // Rails that are not the order of the ranks in their hosts.
-    Place place{"rails 4x3, permuted", Topology::rails(4, 3)};
+    NamedTopology place{"rails 4x3, permuted", Topology::rails(4, 3)};
     for (int r = 0; r < 12; ++r) place.topology.rail_of_rank[r] = (r % 3 + r / 3) % 3;
     places.push_back(std::move(place));
   }

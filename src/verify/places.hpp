@@ -8,7 +8,7 @@
 
 namespace tamaki {
 
-struct Place {
+struct NamedTopology {
   std::string name;  // "torus 4x3x2, 6 ports", "hosts 4+1+3"
   Topology topology;
 };
@@ -17,7 +17,7 @@ struct Place {
 /// one port and with as many as there are links, some with permuted ranks; hosts of equal and of different
 /// sizes, with NUMA domains and without; rails. None has more than `max_ranks` ranks. Same list for the
 /// same argument.
-std::vector<Place> proof_places(int max_ranks);
+std::vector<NamedTopology> proof_places(int max_ranks);
 
 /// Hosts of these sizes, in order; ranks of a host are neighbours. `numa`: domains of each host, dealt out
 /// evenly; 0: not known.
