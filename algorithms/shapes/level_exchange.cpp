@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <string>
 
+#include "algorithms/shapes/double_tree.hpp"
 #include "algorithms/shapes/ring_stage.hpp"
 
 namespace tamaki {
 namespace {
+
+/// Parts of each level; those of the trees are two.
+std::vector<int> parts_of(const Hierarchy& hierarchy, Across across) {
+  std::vector<int> parts = hierarchy.owners();
+  if (across == Across::trees) parts.back() = 2;
+  return parts;
+}
 
 /// Chunks of a part at each level.
 std::vector<int> widths_of(const std::vector<int>& owners) {
@@ -15,11 +23,40 @@ std::vector<int> widths_of(const std::vector<int>& owners) {
   return widths;
 }
 
+/// Adds up the chunks `begin` and `begin + 1` of the members on a tree each and hands out the results;
+/// channels from `channel` on. The last step of each tree.
+std::vector<StepId> trees_across(Builder* b, const Level& level, int channel, int begin, HeldIn held,
+                                 Finish finish, const std::vector<StepId>& after) {
+  const int size = static_cast<int>(level.members.size());
+  std::vector<StepId> last;
+  for (int tree : {0, 1}) {
+    const BinaryNode node = double_tree_node(size, tree, best_second_tree(size), level.own + 1);
+    const int up = channel + 2 * tree, down = up + 1;
+    const auto member = [&](int place) { return level.members[place - 1]; };
+    const Operand result = out(begin + tree);
+    std::vector<Operand> sources = {held == HeldIn::input ? in(begin + tree) : out(begin + tree)}, places;
+    for (int child : {node.left, node.right}) {
+      if (child == 0) continue;
+      sources.push_back(from(member(child), up));
+      places.push_back(to(member(child), result, down));
+    }
+    places.push_back(result);
+    auto lane = b->lane();
+    if (node.parent == 0) {
+      last.push_back(lane.step(sources, places, {.finish = finish == Finish::yes, .after = after}));
+      continue;
+    }
+    lane.step(sources, std::vector{to(member(node.parent), {}, up)}, {.after = after});
+    last.push_back(lane.step(std::vector{from(member(node.parent), down)}, places));
+  }
+  return last;
+}
+
 }  // namespace
 
-Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem,
-                        int rank) {
-  const std::vector<int> owners = hierarchy.owners(), widths = widths_of(owners);
+Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem, int rank,
+                        Across across) {
+  const std::vector<int> owners = parts_of(hierarchy, across), widths = widths_of(owners);
   const int depth = hierarchy.levels(), last = depth - 1;
   Builder b({.algorithm = std::string(name),
              .collective = Collective::allreduce,
@@ -31,7 +68,7 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
   std::vector<Builder::LaneBuilder> up, down;
   for (int k = 0; k < depth; ++k) up.push_back(b.lane());
   for (int k = 0; k < last; ++k) down.push_back(b.lane());
-  if (problem.ranks == 1) up[0].copy(in(0), out(0), {.finish = true});
+  if (problem.ranks == 1) up[0].copy(in(0), out(0), {.width = widths[0], .finish = true});
 
   int finishing = 0;  // the level that adds the last contributions
   for (int k = 0; k < static_cast<int>(levels.size()); ++k)
@@ -49,6 +86,10 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
     begin.push_back(part(level.own));
     if (level.alone()) continue;
     const Finish finish = k == finishing ? Finish::yes : Finish::no;
+    if (k == last && across == Across::trees) {
+      after = trees_across(&b, level, 2 * depth, begin[k], held, finish, after);
+      break;
+    }
     if (k == last) {
       const int size = static_cast<int>(level.members.size());
       const RingStage ring = {.size = size,
@@ -95,8 +136,8 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
   return b.take();
 }
 
-ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem) {
-  const std::vector<int> owners = hierarchy.owners(), widths = widths_of(owners);
+ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem, Across across) {
+  const std::vector<int> owners = parts_of(hierarchy, across), widths = widths_of(owners);
   const int p = problem.ranks, last = hierarchy.levels() - 1;
   std::vector<std::vector<Level>> levels;
   for (int r = 0; r < p; ++r) levels.push_back(hierarchy.levels_of(r));
@@ -127,6 +168,16 @@ ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& probl
       }
     });
   each_group(last, [&](const Level& level) {
+    if (across == Across::trees) {
+      const int members = static_cast<int>(level.members.size());
+      for (int m = 0; m < members; ++m)
+        for (int tree : {0, 1}) {
+          const BinaryNode node = double_tree_node(members, tree, best_second_tree(members), m + 1);
+          const int neighbours = (node.parent != 0) + (node.left != 0) + (node.right != 0);
+          sent[level.members[m]] += neighbours, received[level.members[m]] += neighbours;
+        }
+      return;
+    }
     const std::int64_t size = std::ssize(level.members), moved = 2 * (size - 1);
     std::vector<std::int64_t> start = times(level);
     const std::int64_t slowest = *std::max_element(start.begin(), start.end());
@@ -135,7 +186,8 @@ ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& probl
   });
   for (int k = last - 1; k >= 0; --k)
     each_group(k, [&](const Level& level) { set(level, time_from_owners(times(level), level.owners)); });
-  return {.rounds = *std::max_element(at.begin(), at.end()),
+  const bool stated = across == Across::ring || hierarchy.hosts() == 1;
+  return {.rounds = stated ? *std::max_element(at.begin(), at.end()) : ClosedForm::kNotStated,
           .chunks_sent = *std::max_element(sent.begin(), sent.end()),
           .chunks_received = *std::max_element(received.begin(), received.end()),
           .chunks = std::int64_t{widths[0]} * owners[0]};

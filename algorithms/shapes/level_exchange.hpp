@@ -9,10 +9,15 @@
 
 namespace tamaki {
 
+/// What carries on across the groups of the last level: a ring for each position, or (fewer messages, twice
+/// the bytes from the busiest) a pair of trees, each for half of the position's part.
+enum class Across { ring, trees };
+
 /// The program of `rank`. Every level has lanes of its own, so that slices are in different levels at the
 /// same time.
-Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem,
-                        int rank);
-ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem);
+Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem, int rank,
+                        Across across = Across::ring);
+ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem,
+                                Across across = Across::ring);
 
 }  // namespace tamaki
