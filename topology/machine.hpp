@@ -30,9 +30,9 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-struct Socket {
+struct CpuSocket {
   std::string model = {};  // "Intel(R) Xeon(R) Platinum 8480C"; may be empty
-  bool operator==(const Socket&) const = default;
+  bool operator==(const CpuSocket&) const = default;
 };
 
 /// Cores that share a memory: a NUMA node of Linux, a CMG of A64FX.
@@ -97,7 +97,7 @@ struct PartLink {
 struct HostKind {
   std::string name = "host";
   std::int32_t slots = 1;  // ranks that a host takes by default
-  std::vector<Socket> sockets = {{}};
+  std::vector<CpuSocket> sockets = {{}};
   std::vector<NumaDomain> numa = {{}};
   std::vector<Gpu> gpus = {};
   std::vector<Nic> nics = {};

@@ -100,7 +100,7 @@ void read_items(JsonReading& reading, JsonField& parent, const char* name, std::
 }
 
 void read_parts(JsonReading& r, JsonField& f, HostKind* kind) {
-  read_items(r, f, "sockets", &kind->sockets, [](JsonField& s) { return Socket{s.text("model", "")}; });
+  read_items(r, f, "sockets", &kind->sockets, [](JsonField& s) { return CpuSocket{s.text("model", "")}; });
   read_items(r, f, "numa", &kind->numa, [](JsonField& n) {
     return NumaDomain{n.integer("socket", 0), n.integer("cores", 1), n.bytes("memory_bytes", 0),
                       n.rate("memory_bandwidth", 0)};

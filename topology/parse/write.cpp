@@ -125,7 +125,7 @@ void write_kind(Writer& w, const std::string& field, const HostKind& kind) {
   w.open(field, '{');
   w.text_field("name", kind.name);
   w.integer("slots", kind.slots);
-  w.list("sockets", kind.sockets, [&](const Socket& s) { w.text_unless_empty("model", s.model); });
+  w.list("sockets", kind.sockets, [&](const CpuSocket& s) { w.text_unless_empty("model", s.model); });
   w.list("numa", kind.numa, [&](const NumaDomain& n) {
     w.integer("socket", n.socket);
     w.integer("cores", n.cores);
