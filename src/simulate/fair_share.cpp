@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 namespace tamaki::simulation {
 namespace {
@@ -22,6 +23,7 @@ constexpr int kRounds = 16;
 std::int32_t FairShare::add_link(double capacity) {
   capacity_.push_back(capacity);
   members_.emplace_back();
+  users_.emplace_back();
   share_of_link_.push_back(-1);
   link_stamp_.push_back(0);
   return static_cast<std::int32_t>(capacity_.size()) - 1;
@@ -36,11 +38,43 @@ std::int32_t FairShare::add_group(std::span<const std::int32_t> links,
   times_.insert(times_.end(), times.begin(), times.end());
   times_.resize(route_.size(), 1);
   position_.resize(route_.size());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::uint32_t slot = group.first; slot < route_.size(); ++slot) {
+    const double rate = capacity_[static_cast<std::size_t>(route_[slot])] / times_[slot];
+    if (rate < least) least = rate, group.narrowest = route_[slot], group.alone_rate = rate;
+  }
   groups_.push_back(group);
   rate_.push_back(0);
   old_rate_.push_back(0);
   held_.push_back(0);
   return static_cast<std::int32_t>(groups_.size()) - 1;
+}
+
+bool FairShare::enter_alone(std::int32_t group) {
+  for (const std::int32_t link : links(group)) {
+    const Users& users = users_[static_cast<std::size_t>(link)];
+    if ((users.alone >= 0 && users.alone != group) || users.listed > 0) return false;
+  }
+  for (const std::int32_t link : links(group)) users_[static_cast<std::size_t>(link)].alone = group;
+  return groups_[static_cast<std::size_t>(group)].alone = true;
+}
+
+void FairShare::leave_alone(std::int32_t group) {
+  for (const std::int32_t link : links(group)) users_[static_cast<std::size_t>(link)].alone = -1;
+  groups_[static_cast<std::size_t>(group)].alone = false;
+}
+
+/// Puts a group on the lists of its links, and those that were alone there.
+void FairShare::admit(std::int32_t group) {
+  for (const std::int32_t link : links(group)) {
+    const std::int32_t other = users_[static_cast<std::size_t>(link)].alone;
+    if (other < 0) continue;
+    leave_alone(other);
+    place(other);
+    groups_[static_cast<std::size_t>(other)].bottleneck =
+        groups_[static_cast<std::size_t>(other)].narrowest;
+  }
+  place(group);
 }
 
 void FairShare::place(std::int32_t group) {
@@ -49,6 +83,7 @@ void FairShare::place(std::int32_t group) {
     auto& list = members_[static_cast<std::size_t>(route_[slot])];
     position_[slot] = static_cast<std::uint32_t>(list.size());
     list.push_back({group, slot, times_[slot]});
+    ++users_[static_cast<std::size_t>(route_[slot])].listed;
   }
 }
 
@@ -60,14 +95,14 @@ void FairShare::remove(std::int32_t group) {
     list[position_[slot]] = last;
     position_[last.slot] = position_[slot];
     list.pop_back();
+    --users_[static_cast<std::size_t>(route_[slot])].listed;
   }
   g.bottleneck = -1;
-  rate_[static_cast<std::size_t>(group)] = 0;
 }
 
 void FairShare::take_in(std::int32_t group) {
   Group& g = groups_[static_cast<std::size_t>(group)];
-  if (g.in_set == stamp_ || g.placed == 0) return;
+  if (g.in_set == stamp_ || g.placed == 0 || g.alone) return;
   g.in_set = stamp_;
   old_rate_[static_cast<std::size_t>(group)] = rate_[static_cast<std::size_t>(group)];
   set_.push_back(group);
@@ -82,21 +117,49 @@ std::span<const std::int32_t> FairShare::solve() {
   changed_.clear();
   set_.clear();
   ++stamp_;
+  const auto alone_again = [&](std::int32_t group) {
+    const Group& g = groups_[static_cast<std::size_t>(group)];
+    double& rate = rate_[static_cast<std::size_t>(group)];
+    const double now = g.alone_rate / g.placed;
+    if (std::abs(now - rate) > kSame * rate) changed_.push_back(group);
+    rate = now;
+  };
+  // First all that leave, so that those who come find room.
+  comers_.clear();
+  shared_.clear();
   for (const std::int32_t group : dirty_) {
     Group& g = groups_[static_cast<std::size_t>(group)];
     g.marked = false;
     if (g.flows == g.placed) continue;
-    if (g.placed == 0) place(group);
-    if (g.flows == 0) remove(group);
-    g.placed = g.flows;
-    changed_.push_back(group);
+    if (g.flows > 0) {
+      comers_.push_back(group);
+      continue;
+    }
+    if (g.alone) {
+      leave_alone(group);
+    } else {
+      remove(group);
+      shared_.push_back(group);
+    }
+    g.placed = 0;
   }
   dirty_.clear();
-  for (const std::int32_t group : changed_) {
+  for (const std::int32_t group : comers_)
+    if (groups_[static_cast<std::size_t>(group)].placed == 0 && !enter_alone(group)) admit(group);
+  for (const std::int32_t group : comers_) {
+    Group& g = groups_[static_cast<std::size_t>(group)];
+    const bool fresh = std::exchange(g.placed, g.flows) == 0;
+    if (g.alone) {
+      alone_again(group);
+    } else {
+      if (fresh) rate_[static_cast<std::size_t>(group)] = 0;
+      shared_.push_back(group);
+    }
+  }
+  for (const std::int32_t group : shared_) {
     take_in(group);
     for (const std::int32_t link : links(group)) take_in_held_by(link);
   }
-  changed_.clear();
   if (set_.empty()) return changed_;
   for (int round = 0;; ++round) {
     gather_shares();

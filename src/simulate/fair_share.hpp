@@ -32,7 +32,7 @@ class FairShare {
     mark(group);
   }
   std::int32_t flows(std::int32_t group) const { return groups_[static_cast<std::size_t>(group)].flows; }
-  /// Rate of each flow of the group, as of the last solve(). 0 where it has none.
+  /// Rate of each flow of the group, as of the last solve() with flows.
   double rate(std::int32_t group) const { return rate_[static_cast<std::size_t>(group)]; }
   std::span<const std::int32_t> links(std::int32_t group) const {
     const Group& g = groups_[static_cast<std::size_t>(group)];
@@ -60,6 +60,9 @@ class FairShare {
     std::int32_t flows = 0;
     std::int32_t placed = 0;       // flows that the rates count; > 0: the group is on its links' lists
     std::int32_t bottleneck = -1;  // link
+    std::int32_t narrowest = -1;   // link that holds the group back when it is alone
+    double alone_rate = 0;         // of one flow, then
+    bool alone = false;            // it has flows, and its links to itself; on no lists
     std::uint32_t in_set = 0;      // == stamp_: in S
     bool marked = false;           // in dirty_
   };
@@ -79,6 +82,9 @@ class FairShare {
     Group& g = groups_[static_cast<std::size_t>(group)];
     if (!g.marked) g.marked = true, dirty_.push_back(group);
   }
+  bool enter_alone(std::int32_t group);
+  void leave_alone(std::int32_t group);
+  void admit(std::int32_t group);
   void place(std::int32_t group);
   void remove(std::int32_t group);
   void take_in(std::int32_t group);
@@ -90,13 +96,20 @@ class FairShare {
   bool take_in_wronged();
 
   std::vector<double> capacity_;
-  std::vector<std::vector<Member>> members_;  // of each link: groups that have flows on it
+  struct Users {
+    std::int32_t alone =
+        -1;  // the one group that has flows on the link, if it is alone on all of its links
+    std::int32_t listed = 0;  // size of members_
+  };
+  std::vector<Users> users_;  // of each link
+  std::vector<std::vector<Member>>
+      members_;  // of each link: groups that have flows on it and are not alone
   std::vector<Group> groups_;
   std::vector<double> rate_, old_rate_;
   std::vector<std::int32_t> route_;      // links, group after group
   std::vector<std::int32_t> times_;      // beside route_
   std::vector<std::uint32_t> position_;  // beside route_: where the group is in members_ of that link
-  std::vector<std::int32_t> dirty_, set_, changed_;
+  std::vector<std::int32_t> dirty_, set_, changed_, comers_, shared_;
   std::vector<std::uint8_t> held_;  // of each group: its rate is found (meaningful in S while filling)
   std::vector<Share> shares_;
   std::vector<std::int32_t> share_of_link_;  // valid where link_stamp_ == fill_stamp_
