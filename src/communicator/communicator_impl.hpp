@@ -97,6 +97,7 @@ class CommunicatorImpl final : public Communicator {
   // open.cpp
   Status open_with(Origin origin);
   Status agree(const Exchange& exchange);
+  Status locate(const std::string& machine, const std::string& placement);  // locate.cpp
   void close_at_exit();
   Status open_transports(const Exchange& exchange);
   Result<Link*> link_to(int peer, int channel);
@@ -145,6 +146,7 @@ class CommunicatorImpl final : public Communicator {
   WaitPolicy wait_policy_;
   YieldRecord yields_;
   Topology topology_;
+  std::string structure_;  // of topology_, in words
   std::vector<RankIdentity> identities_;
   std::size_t slot_bytes_ = 0;
   std::int64_t lanes_option_ = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "communicator/control.hpp"
+#include "topology/placement/placement.hpp"
 
 namespace tamaki {
 
@@ -25,6 +26,20 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   Control& control() { return *control_; }
+
+  /// The machine that the user has described, and the places of all ranks of the job on it. Null: none, or not laid out yet.
+  struct Ground {
+    Machine machine;
+    Placement placement;
+  };
+  std::shared_ptr<const Ground> ground() {
+    const std::lock_guard lock(mutex_);
+    return ground_;
+  }
+  void set_ground(std::shared_ptr<const Ground> ground) {
+    const std::lock_guard lock(mutex_);
+    ground_ = std::move(ground);
+  }
 
   /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks), also of those before
   /// this call. Called from the service thread. `close` is called when the process exits while the communicator still exists: it hands over what
@@ -46,6 +61,7 @@ class Job {
   std::shared_ptr<Control> control_;
   std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;
+  std::shared_ptr<const Ground> ground_;
   std::vector<Failure> losses_;  // of the whole job, for communicators that are made later
   /// Of communicators that are not here: of other ranks, ended, or still being made, while another of their ranks is
   /// through with that and has failed already. Newest last, bounded.

@@ -181,11 +181,8 @@ Status CommunicatorImpl::open_with(Origin origin) {
   identities_.resize(members_.size());
   if (Status s = origin.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(identities_))); !s) return s;
   if (members_.size() == static_cast<std::size_t>(job_->control().ranks())) job_->control().set_identities(identities_);
-  std::map<std::uint64_t, int> hosts, per_host;
-  for (const RankIdentity& identity : identities_) {
-    topology_.host_of_rank.push_back(hosts.try_emplace(identity.host, static_cast<int>(hosts.size())).first->second);
-    ++per_host[identity.host];
-  }
+  std::map<std::uint64_t, int> per_host;
+  for (const RankIdentity& identity : identities_) ++per_host[identity.host];
   int most = 1;
   for (const auto& [host, count] : per_host) most = std::max(most, count);
   slot_bytes_ = slot_bytes_for(most, (*settings)->slot_bytes);
@@ -193,6 +190,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
   wait_policy_.apart = scheduled_apart(identities_, mine);
 
   if (Status s = agree(origin.exchange); !s) return s;
+  if (Status s = locate((*settings)->machine, (*settings)->placement); !s) return s;
   if (Status s = open_transports(origin.exchange); !s) return s;
   job_->add(id_, members_, [this](const Failure& failure) {
     {
@@ -229,6 +227,7 @@ Status CommunicatorImpl::agree(const Exchange& exchange) {
   std::string rules = config_.algorithm;
   for (const auto& list : rules_)
     for (const SizeRule& rule : list) rules += "|" + rule.algorithm + ":" + std::to_string(rule.from) + "-" + std::to_string(rule.to);
+  if (const Result<const Options*> settings = options()) rules += "|" + (*settings)->machine;
   mine.algorithms = digest(rules);
   mine.transports = digest(config_.transports);
   mine.slot = slot_bytes_;
@@ -246,7 +245,7 @@ Status CommunicatorImpl::agree(const Exchange& exchange) {
                        : a.reproducible != b.reproducible ? "reproducible"
                        : a.check != b.check               ? "check"
                        : a.lanes != b.lanes               ? "lanes"
-                       : a.algorithms != b.algorithms     ? "algorithm rules"
+                       : a.algorithms != b.algorithms     ? "algorithm rules or machine"
                                                           : nullptr;
     if (what != nullptr)
       return tamaki::fail(Code::mismatch, "rank " + std::to_string(r) + " and rank 0 have different settings: " + what, Scope::communicator);
@@ -379,6 +378,7 @@ std::vector<std::pair<std::string, std::string>> CommunicatorImpl::facts() const
   for (int host : topology_.host_of_rank) hosts = std::max(hosts, host + 1);
   facts.emplace_back("ranks", std::to_string(ranks()));
   facts.emplace_back("hosts", std::to_string(hosts));
+  facts.emplace_back("structure", structure_);
   facts.emplace_back("slot bytes", std::to_string(slot_bytes_));
   facts.emplace_back("plans", std::to_string(plans_.size()));
   for (const auto& transport : transports_) {

@@ -7,19 +7,19 @@
 namespace tamaki {
 namespace {
 
-std::vector<Place> cut_vector(std::size_t bytes, std::size_t element, std::int32_t chunks) {
-  std::vector<Place> places(static_cast<std::size_t>(chunks));
+std::vector<ByteRange> cut_vector(std::size_t bytes, std::size_t element, std::int32_t chunks) {
+  std::vector<ByteRange> places(static_cast<std::size_t>(chunks));
   for (std::int32_t c = 0; c < chunks; ++c) places[c] = cut(bytes, element, chunks, c);
   return places;
 }
 
 /// `parts` chunks for each of the blocks.
-std::vector<Place> cut_blocks(const std::vector<Shape::Block>& blocks, std::size_t element, std::int32_t parts) {
-  std::vector<Place> places;
+std::vector<ByteRange> cut_blocks(const std::vector<Shape::Block>& blocks, std::size_t element, std::int32_t parts) {
+  std::vector<ByteRange> places;
   places.reserve(blocks.size() * static_cast<std::size_t>(parts));
   for (const Shape::Block& block : blocks)
     for (std::int32_t k = 0; k < parts; ++k) {
-      Place place = cut(block.bytes, element, parts, k);
+      ByteRange place = cut(block.bytes, element, parts, k);
       place.offset += block.offset;
       places.push_back(place);
     }
@@ -34,7 +34,7 @@ std::vector<Shape::Block> even_blocks(std::int32_t ranks, std::size_t bytes) {
 
 }  // namespace
 
-Place cut(std::size_t bytes, std::size_t element, std::int32_t chunks, std::int32_t chunk) {
+ByteRange cut(std::size_t bytes, std::size_t element, std::int32_t chunks, std::int32_t chunk) {
   const std::size_t elements = bytes / element;
   std::size_t each = (elements + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
   const std::size_t line = std::max<std::size_t>(1, kLine / element);
@@ -89,7 +89,7 @@ Layout make_layout(const Program& program, const Shape& shape) {
   }
   layout.largest = program.collective == Collective::barrier ? 1 : 0;
   for (const auto* places : {&layout.input, &layout.output, &layout.peer_output})
-    for (const Place& place : *places) layout.largest = std::max(layout.largest, place.bytes);
+    for (const ByteRange& place : *places) layout.largest = std::max(layout.largest, place.bytes);
   layout.scratch_stride = (layout.largest + kLine - 1) / kLine * kLine;
   return layout;
 }

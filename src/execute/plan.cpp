@@ -50,9 +50,9 @@ class Compiler {
     return {};
   }
 
-  static std::uint64_t extent(const std::vector<Place>& places) {
+  static std::uint64_t extent(const std::vector<ByteRange>& places) {
     std::uint64_t end = 0;
-    for (const Place& place : places) end = std::max(end, place.offset + place.bytes);
+    for (const ByteRange& place : places) end = std::max(end, place.offset + place.bytes);
     return end;
   }
 
@@ -60,7 +60,7 @@ class Compiler {
     if (extent.buffer == Buffer::scratch || extent.buffer == Buffer::none) return plan_.layout.largest;
     // A buffer that this rank does not have (a gather's output away from the root) has the sizes of its peers'.
     const auto chunk = static_cast<std::size_t>(extent.chunk + j);
-    const std::vector<Place>& own = extent.buffer == Buffer::input ? plan_.layout.input : plan_.layout.output;
+    const std::vector<ByteRange>& own = extent.buffer == Buffer::input ? plan_.layout.input : plan_.layout.output;
     if (chunk < own.size()) return own[chunk].bytes;
     return chunk < plan_.layout.peer_output.size() ? plan_.layout.peer_output[chunk].bytes : plan_.layout.largest;
   }
@@ -87,7 +87,7 @@ class Compiler {
     if (width == 1) return true;
     if (plan_.slices > 1) return false;
     for (std::int32_t j = 1; j < width; ++j) {
-      const Place before = place_of(j - 1), here = place_of(j);
+      const ByteRange before = place_of(j - 1), here = place_of(j);
       if (here.bytes != 0 && before.offset + before.bytes != here.offset) return false;
     }
     return true;
@@ -116,7 +116,7 @@ class Compiler {
         made.link = *link;
         made.peer_index = peer_number(operand.peer);
         ++(source ? step.peer_sources : step.peer_destinations);
-        const std::vector<Place>& there = plan_.layout.peer_output;
+        const std::vector<ByteRange>& there = plan_.layout.peer_output;
         if (!source && operand.buffer == Buffer::output &&
             static_cast<std::size_t>(operand.chunk + step.width) <= there.size()) {
           made.lands = is_contiguous(step.width, [&](std::int32_t j) { return there[operand.chunk + j]; });

@@ -30,14 +30,16 @@ constexpr std::int64_t kFirstNaps = 20'000'000, kLongestNaps = 320'000'000;
 
 }  // namespace
 
-void Waiter::give_core_away(std::int64_t now, std::int64_t waited) {
+void Waiter::judge_yielding(std::int64_t now, std::int64_t waited) {
   YieldRecord& record = *record_;
-  if (policy_->apart && now >= record.nap_until_ns && waited > kYieldPatienceNs) {
-    const bool again = now - record.nap_until_ns < record.nap_for_ns;  // failed soon after it was tried again
-    record.nap_for_ns = again ? std::min(2 * record.nap_for_ns, kLongestNaps) : kFirstNaps;
-    record.nap_until_ns = now + record.nap_for_ns;
-  }
-  if (now < record.nap_until_ns) {
+  if (!policy_->apart || now < record.nap_until_ns || waited <= kYieldPatienceNs) return;
+  const bool again = now - record.nap_until_ns < record.nap_for_ns;  // failed soon after it was tried again
+  record.nap_for_ns = again ? std::min(2 * record.nap_for_ns, kLongestNaps) : kFirstNaps;
+  record.nap_until_ns = now + record.nap_for_ns;
+}
+
+void Waiter::give_core_away(std::int64_t now) {
+  if (now < record_->nap_until_ns) {
     const timespec shortest{0, 1};  // the timer slack makes it at most 50 us
     ::nanosleep(&shortest, nullptr);
   } else {
@@ -53,8 +55,9 @@ bool Waiter::slow_round() {
     for (int i = 0; i < 32; ++i) cpu_relax();
     return false;
   }
+  judge_yielding(now, waited);  // also where a single yield took the whole phase
   if (waited < policy_->spin_ns + policy_->yield_ns) {
-    give_core_away(now, waited);
+    give_core_away(now);
     return false;
   }
   return true;

@@ -57,7 +57,8 @@ class Waiter {
   void progressed() { looks_ = 0, began_ = 0; }
 
  private:
-  void give_core_away(std::int64_t now, std::int64_t waited);
+  void judge_yielding(std::int64_t now, std::int64_t waited);
+  void give_core_away(std::int64_t now);
 
   const WaitPolicy* policy_;
   YieldRecord* record_;

@@ -31,6 +31,12 @@ std::string refusal(const Algorithm& a, const Question& q, const Problem& proble
 /// either way.
 bool one_shot_wins(std::uint64_t n, std::uint64_t p) { return n * (p - 1) <= (p == 2 ? 16 * K : 8 * K); }
 
+/// There are several hosts, and more ranks than hosts.
+bool several_on_a_host(const Topology& topology) {
+  const auto last = std::max_element(topology.host_of_rank.begin(), topology.host_of_rank.end());
+  return last != topology.host_of_rank.end() && *last > 0 && *last + 1 < topology.ranks();
+}
+
 /// The library's order of preference; the first that exists and may serve is taken.
 std::vector<std::string_view> preferences(const Question& q) {
   const bool local = q.topology == nullptr || q.topology->one_host();
@@ -42,6 +48,13 @@ std::vector<std::string_view> preferences(const Question& q) {
       if (local && !many)
         return one_shot_wins(n, p) ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
                                    : std::vector<std::string_view>{"direct_two_shot", "ring"};
+      // Ranks that share a host meet there first; on a grid with several ports, large messages use all of them. Algorithms
+      // that need what is not known refuse, and the next one serves.
+      if (n >= 256 * K && topology_of(q).grid.size() > 1) return {"torus", "hierarchical", "ring"};
+      if (several_on_a_host(topology_of(q))) {
+        if (n <= 16 * K) return {"hierarchical_tree", "recursive_doubling", "direct_one_shot", "ring"};
+        return {"hierarchical", "rabenseifner", "ring", "direct_two_shot"};
+      }
       if (n <= 8 * K) return {"recursive_doubling", "direct_one_shot", "ring"};
       if (n <= 512 * K) return {"rabenseifner", "double_binary_tree", "ring", "direct_two_shot"};
       return {"ring", "direct_two_shot"};
