@@ -85,7 +85,7 @@ typedef enum tmkDataType {
  *  Sums of f16, bf16 and fp8 accumulate in f32 within a step. Integer overflow wraps.
  *  min and max: NaN wins (IEEE 754-2019 minimum, maximum) as one canonical quiet NaN, -0 < +0.
  *  avg: the sum divided by the number of ranks, integers truncating toward zero.
- *  Logical operations give 0 or 1. */
+ *  Logical operations give 0 or 1; one rank alone gets its input back, as in MPI. */
 typedef int tmkOp_t;
 enum {
   tmkSum = 0,
@@ -176,8 +176,9 @@ TMK_API tmkResult_t tmkMemFree(void* pointer);
  *  For ranks on this host its whole pages are moved, at the same address, to memory that they can map; the parts of a
  *  page at its two ends are staged. Local. Nobody may write to it during these two calls, no operation may be using it,
  *  and it must not be pinned for a device or network by others before (register it there afterwards). As with
- *  tmkMemAlloc, a forked child shares it instead of getting a copy. Memory that cannot be moved (of a file, read-only, on
- *  a stack, too little memory left) is accepted and staged (a line in the log at `info` says why); TAMAKI_REGISTER=record
+ *  tmkMemAlloc, a forked child shares it instead of getting a copy, and MADV_DONTNEED does not zero it. Memory that
+ *  cannot be moved (of a file, read-only, on a stack, too little memory left, whole pages of less than 64 KiB) is accepted
+ *  and staged (a line in the log at `info` says why); TAMAKI_REGISTER=record
  *  leaves all as it is. Errors: tmkInvalidArgument if it is not all mapped. */
 TMK_API tmkResult_t tmkRegister(tmkComm_t comm, void* buffer, size_t bytes, void** handle);
 /** Undoes tmkRegister; the contents stay. Error: tmkInvalidUsage if the buffer was freed before. */

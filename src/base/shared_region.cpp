@@ -23,6 +23,8 @@ namespace {
 constexpr std::size_t kHuge = std::size_t{2} << 20;
 const std::uintptr_t g_page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));  // 64 KiB on some arm machines
 constexpr int kMaxRegions = 4096;
+/// Whole pages of a buffer that are worth a memory mapping of their own, in every process of the host.
+constexpr std::size_t kLeastShared = std::size_t{64} << 10;
 
 struct Region {
   // `begin` != 0 marks a live entry; it is stored last and cleared first (release / acquire), so that a reader that
@@ -204,8 +206,10 @@ Result<std::uint32_t> share_pages(void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   const std::string range = range_text(address, address + bytes);
   const std::uintptr_t begin = (address + g_page - 1) / g_page * g_page, end = (address + bytes) / g_page * g_page;
+  // Also keeps a buffer without a whole page from counting as a part of a neighbour that begins where it would.
+  const bool worthwhile = end > begin && end - begin >= kLeastShared;
   const std::lock_guard lock(g_mutex);
-  for (int i = 0; i < g_high_water.load(std::memory_order_relaxed); ++i) {
+  for (int i = 0; worthwhile && i < g_high_water.load(std::memory_order_relaxed); ++i) {
     Region& region = g_regions[i];
     const std::uintptr_t first = region.begin.load(std::memory_order_relaxed);
     if (first == 0 || begin < first || end > first + region.bytes.load(std::memory_order_relaxed)) continue;
@@ -214,7 +218,8 @@ Result<std::uint32_t> share_pages(void* pointer, std::size_t bytes) {
     return region.number.load(std::memory_order_relaxed);
   }
   if (Status movable = check_movable(address, address + bytes, range); !movable) return pass(std::move(movable));
-  if (begin >= end) return fail(Code::invalid_usage, range + " holds no whole page");
+  if (!worthwhile)
+    return fail(Code::invalid_usage, range + " holds less than " + std::to_string(kLeastShared) + " bytes in whole pages");
   const std::size_t size = end - begin;
   if (Status enough = check_memory(size, "shared memory"); !enough) return pass(std::move(enough));
   const int fd = reserved_memfd(size, 0);

@@ -35,7 +35,8 @@ Status free_shared(void* pointer);
 /// memfd that takes their place at the same address. The pages at the two ends, which others may be writing to, stay as
 /// they are. Nobody may write to the buffer during the call. A range inside a shared one counts as one more user of it.
 /// Result: number of the region, for unshare_pages. Errors: invalid_argument (not all mapped), invalid_usage (memory that
-/// cannot be moved: of a file, shared already, not writable, without a whole page), out_of_memory, system.
+/// cannot be moved: of a file, shared already, not writable; less than 64 KiB of whole pages), out_of_memory,
+/// system.
 Result<std::uint32_t> share_pages(void* pointer, std::size_t bytes);
 /// The last user's call makes the pages private memory again, with their contents. Error: invalid_usage if there is no
 /// such region, or if its memory was unmapped before (then nothing is mapped over what may be there now).

@@ -255,6 +255,8 @@ Status CommunicatorImpl::agree(const Exchange& exchange) {
 
 Status CommunicatorImpl::open_transports(const Exchange& exchange) {
   std::string_view names = config_.transports;
+  if (names.empty())
+    return tamaki::fail(Code::invalid_argument, "TAMAKI_TRANSPORTS or the communicator's transports=\"\" names none; there are " + transport_names());
   while (!names.empty()) {
     const auto comma = names.find(',');
     const std::string_view name = names.substr(0, comma);

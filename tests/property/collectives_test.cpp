@@ -83,7 +83,7 @@ class Guarded {
     std::fill(whole_.begin(), whole_.end(), std::byte{0xa5});
     const auto start = reinterpret_cast<std::uintptr_t>(whole_.data()) + 64;
     at_ = whole_.data() + 64 + (64 - start % 64) % 64 + offset % 64;
-    if (memory == Memory::registered && bytes >= 3 * 4096) {
+    if (memory == Memory::registered && bytes >= (80u << 10)) {
       const Result<std::uint32_t> pages = share_pages(at_, bytes);
       if (pages) pages_ = *pages;
       else ADD_FAILURE() << pages.error().message;

@@ -73,7 +73,7 @@ TEST(SharePages, keepsContentsAndIsSeenThroughTheFile) {
   EXPECT_EQ(pages.base[Pages::kPage + 100], seen[100]);
   seen[100] = static_cast<unsigned char>(~seen[100]);
 
-  const Result<std::uint32_t> second = share_pages(buffer + 4 * Pages::kPage, 8 * Pages::kPage);
+  const Result<std::uint32_t> second = share_pages(buffer + 4 * Pages::kPage, 32 * Pages::kPage);
   ASSERT_TRUE(second) << "a part of a shared range: " << second.error().message;
   EXPECT_EQ(*second, *region);
   EXPECT_TRUE(unshare_pages(*region));
@@ -88,25 +88,39 @@ TEST(SharePages, keepsContentsAndIsSeenThroughTheFile) {
 }
 
 TEST(SharePages, refusesWhatCannotBeMoved) {
-  Pages pages(8 * Pages::kPage);
+  Pages pages(64 * Pages::kPage);
   const auto refused = [](void* pointer, std::size_t bytes, Code code) {
     const Result<std::uint32_t> region = share_pages(pointer, bytes);
     ASSERT_FALSE(region);
     EXPECT_EQ(region.error().code, code) << region.error().message;
   };
-  refused(pages.base + 8, 100, Code::invalid_usage);  // no whole page
+  refused(pages.base + 8, 100, Code::invalid_usage);                 // no whole page
+  refused(pages.base + 8, 4 * Pages::kPage, Code::invalid_usage);    // few of them
   ::mprotect(pages.base + 3 * Pages::kPage, Pages::kPage, PROT_READ);
   refused(pages.base, pages.bytes, Code::invalid_usage);
   EXPECT_TRUE(pages.intact());
   ::mprotect(pages.base + 3 * Pages::kPage, Pages::kPage, PROT_READ | PROT_WRITE);
   ::munmap(pages.base + 5 * Pages::kPage, Pages::kPage);
   refused(pages.base, pages.bytes, Code::invalid_argument);
-  unsigned char local[4096 * 3];
+  unsigned char local[256 << 10];
   refused(local, sizeof local, Code::invalid_usage);  // the stack
   const Result<void*> shared = allocate_shared(1 << 20);
   ASSERT_TRUE(shared);
   refused(*shared, 1 << 20, Code::invalid_usage);
   EXPECT_TRUE(free_shared(*shared));
+}
+
+TEST(SharePages, aSmallNeighbourIsNoUser) {
+  Pages pages(64 * Pages::kPage);
+  unsigned char* begin = pages.base + Pages::kPage;
+  const Result<std::uint32_t> region = share_pages(begin, 64 * Pages::kPage);
+  ASSERT_TRUE(region) << region.error().message;
+  EXPECT_FALSE(share_pages(begin - 400, 400)) << "ends where the region begins";
+  EXPECT_FALSE(share_pages(begin - 400, 500)) << "reaches into its first page";
+  EXPECT_FALSE(share_pages(begin + 64 * Pages::kPage, 400)) << "begins where it ends";
+  EXPECT_TRUE(unshare_pages(*region));
+  EXPECT_EQ(name_memory(begin, 64 * Pages::kPage).region, 0u);
+  EXPECT_TRUE(pages.intact());
 }
 
 TEST(SharePages, leavesAloneWhatCameAfterAnEarlyFree) {
