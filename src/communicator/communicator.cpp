@@ -432,13 +432,12 @@ Result<int> Communicator::wait_any(std::span<Request* const> requests) {
 std::string CommunicatorImpl::describe(int peer) const { return job_->control().describe(members_[static_cast<std::size_t>(peer)]); }
 
 Error CommunicatorImpl::timed_out(const Execution* execution, std::int64_t waited_ns) const {
-  int peer = -1;
   std::string text = (config_.name.empty() ? "" : config_.name + ": ") + "no progress for " + std::to_string(waited_ns / 1'000'000) +
                      " ms (deadline " + std::to_string(config_.timeout_ms) + " ms)";
   if (execution != nullptr) {
-    const std::string what = execution->blocked_on(&peer);
-    text += " in call " + std::to_string(calls_) + ", " + execution->plan()->title + ", waiting for " + what;
-    if (peer >= 0) text += "; it is " + describe(peer);
+    const Execution::Missing missing = execution->missing();
+    text += " in call " + std::to_string(calls_) + ", " + execution->plan()->title + ", waiting for " + execution->text_of(missing);
+    if (missing.link != nullptr) text += "; it is " + describe(missing.link->peer);
   } else {
     text += " waiting for the other half of a message of rank " + std::to_string(rank_) + " to itself";
   }
@@ -467,13 +466,7 @@ Status CommunicatorImpl::look_for_departed(Execution* execution, std::int64_t st
   const std::int64_t now = now_ns();
   if (now < next_look_ns_) return {};
   next_look_ns_ = now + kBetweenLooksNs;
-  const Link* found = nullptr;
-  int peer = -1;
-  (void)execution->blocked_on(&peer, [&](const Link& link) {
-    if (!has_left(link, stuck_ns)) return false;
-    found = &link;
-    return true;
-  });
+  const Link* found = execution->missing([&](const Link& link) { return has_left(link, stuck_ns); }).link;
   if (found == nullptr) return {};
   if (departed_ != found) {
     departed_ = found;
@@ -485,11 +478,11 @@ Status CommunicatorImpl::look_for_departed(Execution* execution, std::int64_t st
     for (auto& transport : transports_)
       if (Status moved = transport->progress(); !moved) return fail_here(std::move(moved.error()));
   if (execution->can_move()) return {};
-  const std::string what = execution->blocked_on(&peer, [found](const Link& link) { return &link == found; });
-  if (peer < 0) return {};
+  const Execution::Missing missing = execution->missing([found](const Link& link) { return &link == found; });
+  if (missing.link == nullptr) return {};
   return give_up({Code::peer_lost, Scope::communicator,
-                  (config_.name.empty() ? "" : config_.name + ": ") + departure_text(peer) + " while this rank waits, in call " +
-                      std::to_string(calls_) + ", " + execution->plan()->title + ", for " + what});
+                  (config_.name.empty() ? "" : config_.name + ": ") + departure_text(found->peer) + " while this rank waits, in call " +
+                      std::to_string(calls_) + ", " + execution->plan()->title + ", for " + execution->text_of(missing)});
 }
 
 std::string CommunicatorImpl::departure_text(int peer) const {

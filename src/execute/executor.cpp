@@ -462,40 +462,39 @@ bool Execution::can_move() {
   return false;
 }
 
-std::string Execution::blocked_on(int* peer, const std::function<bool(const Link&)>& counts) const {
-  *peer = -1;
-  const auto taken = [&counts](const Link* link) { return !counts || counts(*link); };
-  const auto rank_text = [](const Link* link) { return "rank " + std::to_string(link->peer); };
+Execution::Missing Execution::find_missing(bool (*counts)(const Link&, const void*), const void* context) const {
   for (const Link* link : plan_->links)
-    if (!link->open && taken(link)) {
-      *peer = link->peer;
-      return "a connection with " + rank_text(link);
-    }
+    if (!link->open && counts(*link, context)) return {Missing::What::connection, link, 0};
   for (std::size_t l = 0; l < pulled_.size() && draining_; ++l)
-    if (pulled_any_ && pulled_[l] != 0 && taken(plan_->links[l])) {
-      *peer = plan_->links[l]->peer;
-      return rank_text(plan_->links[l]) + " to read this rank's buffer";
-    }
+    if (pulled_any_ && pulled_[l] != 0 && counts(*plan_->links[l], context)) return {Missing::What::reader, plan_->links[l], 0};
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const LaneState& lane = lanes_[l];
     const Plan::LaneRange range = plan_->lanes[l];
     if (lane.slice >= plan_->slices || lane.step >= range.end - range.begin) continue;
     const PlanStep& step = plan_->steps[range.begin + lane.step];
-    const std::string where = " (lane " + std::to_string(l) + ", step " + std::to_string(lane.step + 1) + " of " +
-                              std::to_string(range.end - range.begin) + ", slice " + std::to_string(lane.slice + 1) + " of " +
-                              std::to_string(plan_->slices) + ")";
     for (int o = 0; o < step.sources + step.destinations; ++o) {
       const PlanOperand& operand = plan_->operands[step.first_operand + o];
       if (!operand.peer) continue;
       Link& link = *plan_->links[operand.link];
       const bool source = o < step.sources;
       if (source ? link.in.arrived(plan_->tag) == RingEnd::Arrival::here : link.out.can_send()) continue;
-      if (!taken(&link)) continue;
-      *peer = link.peer;
-      return (source ? "a message from " : "room for a message to ") + rank_text(&link) + where;
+      if (counts(link, context)) return {source ? Missing::What::message : Missing::What::room, &link, l};
     }
   }
-  return "another lane of this rank";
+  return {};
+}
+
+std::string Execution::text_of(const Missing& missing) const {
+  if (missing.link == nullptr) return "another lane of this rank";
+  const std::string rank = "rank " + std::to_string(missing.link->peer);
+  if (missing.what == Missing::What::connection) return "a connection with " + rank;
+  if (missing.what == Missing::What::reader) return rank + " to read this rank's buffer";
+  const LaneState& lane = lanes_[missing.lane];
+  const Plan::LaneRange range = plan_->lanes[missing.lane];
+  return (missing.what == Missing::What::message ? "a message from " : "room for a message to ") + rank + " (lane " +
+         std::to_string(missing.lane) + ", step " + std::to_string(lane.step + 1) + " of " +
+         std::to_string(range.end - range.begin) + ", slice " + std::to_string(lane.slice + 1) + " of " +
+         std::to_string(plan_->slices) + ")";
 }
 
 }  // namespace tamaki

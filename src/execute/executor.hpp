@@ -60,11 +60,26 @@ class Execution {
   bool can_move();
   const Plan* plan() const { return plan_; }
   const Error& error() const { return error_; }
-  /// What it waits for, in words: "a message from rank 3 (lane 0, step 5 of 14, slice 2)". `peer`: that rank, or -1.
-  /// `counts`, if any, chooses among the links that something is missing on; `peer` is -1 if it takes none.
-  std::string blocked_on(int* peer, const std::function<bool(const Link&)>& counts = {}) const;
+  /// The first thing that it waits for on a link that `counts(link)` takes. Allocates nothing.
+  struct Missing {
+    enum class What : std::uint8_t { other_lane, connection, reader, message, room };
+    What what = What::other_lane;
+    const Link* link = nullptr;  // null: other_lane, or nothing that `counts` takes
+    std::size_t lane = 0;        // of message and room
+  };
+  template <class Counts>
+  Missing missing(const Counts& counts) const {
+    return find_missing([](const Link& link, const void* context) { return (*static_cast<const Counts*>(context))(link); },
+                        &counts);
+  }
+  Missing missing() const {
+    return missing([](const Link&) { return true; });
+  }
+  /// In words: "a message from rank 3 (lane 0, step 5 of 14, slice 2)".
+  std::string text_of(const Missing& missing) const;
 
  private:
+  Missing find_missing(bool (*counts)(const Link&, const void*), const void* context) const;
   struct LaneState {
     std::uint32_t step = 0;   // next, relative to the lane
     std::uint32_t slice = 0;
