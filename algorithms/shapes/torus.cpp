@@ -158,7 +158,9 @@ int TorusPlan::width(const Grid& grid, const TorusStream& stream, int stage) {
   return width;
 }
 
-TorusPlan torus_plan(const Grid& grid, TorusParts parts, int pieces) {
+namespace {
+
+TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
   TorusPlan plan;
   const int dimensions = grid.dimensions();
   if (dimensions == 0) {
@@ -227,6 +229,22 @@ TorusPlan torus_plan(const Grid& grid, TorusParts parts, int pieces) {
     plan.tasks.push_back(best);
   }
   return plan;
+}
+
+}  // namespace
+
+TorusPlan torus_plan(const Grid& grid, TorusParts parts, int pieces) {
+  // All ranks have one plan, which takes longer to find than the rest of a program to write. The programs
+  // of all ranks are built one after the other for the simulator and the proof: the last plan is kept.
+  thread_local std::vector<int> last_key;
+  thread_local TorusPlan last;
+  std::vector<int> key{static_cast<int>(parts), pieces, grid.ports()};
+  for (int d = 0; d < grid.dimensions(); ++d) key.insert(key.end(), {grid.size(d), grid.wraps(d) ? 1 : 0});
+  if (key != last_key) {
+    last = make_plan(grid, parts, pieces);
+    last_key = std::move(key);
+  }
+  return last;
 }
 
 }  // namespace tamaki
