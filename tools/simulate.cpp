@@ -176,11 +176,15 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
     *values = std::move(*parsed);
     return {};
   };
+  // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same
+  // links and multiply the messages.
+  const bool many = ranks > 4096;
   std::vector<int> lanes = {1};
-  if (options.topology.ports > 1) lanes.push_back(options.topology.ports);
+  if (options.topology.ports > 1 && !many) lanes.push_back(options.topology.ports);
+  const std::vector<int> pieces = many ? std::vector<int>{1, 16} : std::vector<int>{1, 16, 128};
   if (Status s = wish("--lanes", a.lanes, lanes, &options.lanes); !s)
     return tl::unexpected<Error>(s.error());
-  if (Status s = wish("--pieces", a.pieces, {1, 16, 128}, &options.pieces); !s)
+  if (Status s = wish("--pieces", a.pieces, pieces, &options.pieces); !s)
     return tl::unexpected<Error>(s.error());
   if (Status s = wish("--radix", a.radix, {2, 4, 8}, &options.radices); !s)
     return tl::unexpected<Error>(s.error());
@@ -284,10 +288,11 @@ void add_simulate(CLI::App& app, int* status) {
   sub->add_option("--root", a->root, "root of rooted collectives")
       ->transform(whole_number(0, kMostDescribed - 1))
       ->capture_default_str();
-  sub->add_option("--lanes", a->lanes, "independent streams to try; auto: 1 and the ports of a host")
+  sub->add_option("--lanes", a->lanes,
+                  "independent streams to try; auto: 1 and the ports of a host (1 above 4,096 ranks)")
       ->check(not_empty())
       ->capture_default_str();
-  sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 16, 128")
+  sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 16, 128 (1, 16)")
       ->check(not_empty())
       ->capture_default_str();
   sub->add_option("--radix", a->radix, "k of k-nomial trees, radix of Bruck, to try; auto: 2, 4, 8")
