@@ -38,7 +38,7 @@ class Show(CommandTest):
 
     def test_list(self):
         lines = self.good(tamaki('topo', '--list')).stdout.splitlines()
-        self.assertEqual([line.split()[0] for line in lines], ['dgx_h100', 'eos', 'fugaku', 'laptop', 'sakuraone'])
+        self.assertEqual([line.split()[0] for line in lines], ['dgx_h100', 'eos', 'fugaku', 'fugaku_bine', 'fugaku_mpi', 'laptop', 'sakuraone'])
 
     def test_sources(self):
         text = self.good(tamaki('topo', 'sakuraone', '--sources')).stdout
