@@ -60,7 +60,10 @@ def load(path=DATA):
 class Simulator:
     def __init__(self, tamaki):
         self.tamaki = tamaki
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+
+    def close(self):
+        self.folder.cleanup()
 
     def machine(self, pair, shape, model):
         """A cluster file of that shape, number of engines and constants."""

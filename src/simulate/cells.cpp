@@ -24,7 +24,9 @@ Result<Routes> find_routes(const Network& network, const Compiled& compiled) {
   const NetworkModel& model = network.model();
   Route route;
   for (const CompiledFifo& fifo : compiled.fifos) {
-    if (Status found = network.route(fifo.source, fifo.destination, fifo.lane, &route); !found)
+    if (Status found =
+            network.route({fifo.source, fifo.destination, fifo.lane, fifo.receiver_lane}, &route);
+        !found)
       return tl::unexpected<Error>(found.error());
     routes.first.push_back(routes.links.size());
     routes.links.insert(routes.links.end(), route.links.begin(), route.links.end());

@@ -162,7 +162,7 @@ class Compiler {
       place = static_cast<std::int32_t>(out_.rank_fifos.size() - out_.first_of_rank.back());
       out_.rank_fifos.push_back(known);
     }
-    if (!receives) fifo.lane = lane;
+    (receives ? fifo.receiver_lane : fifo.lane) = lane;
     return place;
   }
 

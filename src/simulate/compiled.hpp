@@ -47,9 +47,10 @@ struct Shape {
 struct CompiledFifo {
   std::int32_t source = 0;
   std::int32_t destination = 0;
-  std::int32_t lane = 0;    // number, within the sender, of the lane that sends; decides the engine
-  std::int32_t sends = -1;  // place in the list of the source's FIFOs; -1: nobody sends
-  std::int32_t takes = -1;  // of the destination's
+  std::int32_t lane = 0;           // that sends; number within the rank
+  std::int32_t receiver_lane = 0;  // that takes
+  std::int32_t sends = -1;         // place in the list of the source's FIFOs; -1: nobody sends
+  std::int32_t takes = -1;         // of the destination's
 };
 
 struct Compiled {

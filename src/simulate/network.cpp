@@ -221,8 +221,8 @@ bool Network::inside_route(const Place& from, const Place& to, std::int32_t sour
                      [&](std::int32_t link) { return capacity(link) > 0; });
 }
 
-Status Network::route(std::int32_t source, std::int32_t destination, std::int32_t lane,
-                      Route* route) const {
+Status Network::route(const Ends& ends, Route* route) const {
+  const auto [source, destination, lane, receiver_lane] = ends;
   const Place& from = placement_.ranks[static_cast<std::size_t>(source)];
   const Place& to = placement_.ranks[static_cast<std::size_t>(destination)];
   const auto clear = [&] { *route = {}; };
@@ -237,7 +237,7 @@ Status Network::route(std::int32_t source, std::int32_t destination, std::int32_
     Way way{.from = from,
             .to = to,
             .from_nic = nic_of(source, lane),
-            .to_nic = nic_of(destination, lane),
+            .to_nic = nic_of(destination, receiver_lane),
             .lane = lane,
             .attempt = attempt};
     Route fabric;

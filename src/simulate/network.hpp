@@ -6,7 +6,7 @@
 // that cross it at the same time share it. Between ranks of a host: links of the host (NVLink, PCIe), or
 // where none are described a link of each rank of NetworkModel::inside_bandwidth.
 //
-// Routes are fixed for a sender, a receiver, a lane and a seed:
+// Routes are fixed for a sender, a receiver, their lanes and a seed:
 //   tori, dimension order    axis 0 first, each the shorter way round; halfway round even lanes go upwards
 //   and
 //                            odd ones downwards, so that the two lanes of a pair of opposite rings part
@@ -84,9 +84,17 @@ class Network {
   /// Bytes a second that a host can send to others.
   double host_rate(std::int32_t host) const;
 
-  /// The way of messages from one rank to another on `lane` of the sender. Error: every way is broken. One
-  /// thread at a time (paths that were found are kept).
-  Status route(std::int32_t source, std::int32_t destination, std::int32_t lane, Route* route) const;
+  /// From whom to whom, and on which lanes: the sender's decides which engine it leaves by (and ties of
+  /// routes), the receiver's which engine it arrives at.
+  struct Ends {
+    std::int32_t source = 0;
+    std::int32_t destination = 0;
+    std::int32_t lane = 0;
+    std::int32_t receiver_lane = 0;
+  };
+  /// The way of messages. Error: every way is broken. One thread at a time (paths that were found are
+  /// kept).
+  Status route(const Ends& ends, Route* route) const;
 
  protected:
   Network(const Machine& machine, const Placement& placement, const NetworkOptions& options);

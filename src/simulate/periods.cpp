@@ -31,7 +31,8 @@ void Engine::look_for_period() {
     skip_periods();
     return;
   }
-  // As in Brent's cycle finding: the memory is renewed at ever longer intervals, so that any period is found.
+  // As in Brent's cycle finding: the memory is renewed at ever longer intervals, so that any period is
+  // found.
   if (memory_.valid && looks_ < next_memory_) return;
   next_memory_ = looks_ + std::max<std::int64_t>(1, looks_ / 4);
   memory_.signature = now;

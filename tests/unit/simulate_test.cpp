@@ -356,7 +356,7 @@ TEST(Network, routesAreShortestAndNamed) {
   for (std::int32_t a = 0; a < placement.size(); ++a)
     for (std::int32_t b = 0; b < placement.size(); ++b) {
       if (a == b) continue;
-      ASSERT_TRUE((*network)->route(a, b, a % 2, &route));
+      ASSERT_TRUE((*network)->route({a, b, a % 2, b % 3}, &route));
       EXPECT_EQ(route.hops, torus.hops(torus.coordinates(a), torus.coordinates(b)));
       EXPECT_EQ(static_cast<std::int32_t>(route.links.size()), route.hops + 2);
       EXPECT_EQ(std::set<std::int32_t>(route.links.begin(), route.links.end()).size(), route.links.size());
@@ -379,13 +379,13 @@ TEST(Network, tofuNeighboursAreOneHopApart) {
         auto at = torus.logical_coordinates(host);
         at[d] = (at[d] + 1) % torus.dimensions()[d].size;
         ASSERT_TRUE(
-            (*network)->route(host, static_cast<std::int32_t>(torus.host_of_logical(at)), 0, &route));
+            (*network)->route({host, static_cast<std::int32_t>(torus.host_of_logical(at))}, &route));
         EXPECT_EQ(route.hops, 1);
       }
     for (std::int32_t a = 0; a < machine->hosts; a += 7)
       for (std::int32_t b = 0; b < machine->hosts; b += 5) {
         if (a == b) continue;
-        ASSERT_TRUE((*network)->route(a, b, 0, &route));
+        ASSERT_TRUE((*network)->route({a, b}, &route));
         EXPECT_EQ(route.hops, torus.hops(torus.coordinates(a), torus.coordinates(b)));
       }
   }
@@ -401,13 +401,13 @@ TEST(Network, leafAndSpineBySeed) {
   std::set<std::int32_t> spines;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const auto network = Network::of(machine, placement, {.seed = seed});
-    ASSERT_TRUE((*network)->route(0, 4, 0, &route));  // same rail, same pod: over the leaf alone
+    ASSERT_TRUE((*network)->route({0, 4}, &route));  // same rail, same pod: over the leaf alone
     EXPECT_EQ(route.hops, 2);
-    ASSERT_TRUE((*network)->route(0, 16, 0, &route));  // same rail, other pod
+    ASSERT_TRUE((*network)->route({0, 16}, &route));  // same rail, other pod
     EXPECT_EQ(route.hops, 4);
     for (const std::int32_t link : route.links)
       if ((*network)->kind(link) == Network::LinkKind::fabric) spines.insert(link);
-    ASSERT_TRUE((*network)->route(0, 1, 0, &route));  // the same host
+    ASSERT_TRUE((*network)->route({0, 1}, &route));  // the same host
     EXPECT_TRUE(route.inside);
   }
   EXPECT_EQ(spines.size(), 16u);  // 8 up, 8 down

@@ -116,6 +116,20 @@ void run_sender(Outbox* outbox) {
   }
 }
 
+/// Calls f(lane, operand, whether it is a source) for every operand of a program that is a message.
+template <class F>
+void each_peer(const Program& program, const F& f) {
+  for (std::size_t lane = 0; lane < program.lanes.size(); ++lane)
+    for (const Block& block : program.lanes[lane].blocks)
+      for (std::int32_t s = block.begin; s < block.end; ++s) {
+        const Step& step = program.steps[static_cast<std::size_t>(s)];
+        for (int k = 0; k < step.sources + step.destinations; ++k) {
+          const Operand& o = program.operands[static_cast<std::size_t>(step.first_operand + k)];
+          if (o.kind == Operand::Kind::peer) f(static_cast<std::int32_t>(lane), o, k < step.sources);
+        }
+      }
+}
+
 std::vector<sg::Host*> build_platform(const Case& c, const Setup& setup) {
   std::vector<sg::Host*> hosts;
   const auto name = [](std::size_t rank) { return "h" + std::to_string(rank); };
@@ -144,36 +158,35 @@ std::vector<sg::Host*> build_platform(const Case& c, const Setup& setup) {
   }
   sg::NetZone* zone = sg::create_full_zone("all");
   for (std::size_t r = 0; r < setup.programs.size(); ++r) hosts.push_back(zone->create_host(name(r), 1e9));
+  std::map<std::string, std::int32_t> taker;  // mailbox -> lane that takes
+  for (const Program& program : setup.programs)
+    each_peer(program, [&](std::int32_t lane, const Operand& o, bool takes) {
+      if (takes) taker[mailbox_name(o.peer, program.rank, o.channel)] = lane;
+    });
   std::map<std::int32_t, sg::Link*> links;
   std::map<std::pair<int, int>, std::vector<std::int32_t>> routed;
   Route route;
   for (const Program& program : setup.programs)
-    for (const Lane& lane : program.lanes)
-      for (const Block& block : lane.blocks)
-        for (std::int32_t s = block.begin; s < block.end; ++s) {
-          const Step& step = program.steps[static_cast<std::size_t>(s)];
-          for (int k = step.sources; k < step.sources + step.destinations; ++k) {
-            const Operand& o = program.operands[static_cast<std::size_t>(step.first_operand + k)];
-            if (o.kind != Operand::Kind::peer) continue;
-            const auto number = static_cast<std::int32_t>(&lane - program.lanes.data());
-            if (!setup.network->route(program.rank, o.peer, number, &route))
-              throw std::runtime_error("no route");
-            const auto [known, fresh] = routed.try_emplace({program.rank, o.peer}, route.links);
-            if (known->second != route.links)
-              throw std::runtime_error("SimGrid has one route a pair, these lanes have several");
-            if (!fresh) continue;
-            std::vector<sg::LinkInRoute> path;
-            for (const std::int32_t link : route.links) {
-              sg::Link*& made = links[link];
-              if (made == nullptr)
-                made = zone->create_link("l" + std::to_string(link), setup.network->capacity(link))->seal();
-              path.emplace_back(made);
-            }
-            zone->add_route(hosts[static_cast<std::size_t>(program.rank)]->get_netpoint(),
-                            hosts[static_cast<std::size_t>(o.peer)]->get_netpoint(), nullptr, nullptr, path,
-                            false);
-          }
-        }
+    each_peer(program, [&](std::int32_t lane, const Operand& o, bool takes) {
+      if (takes) return;
+      const std::int32_t other = taker[mailbox_name(program.rank, o.peer, o.channel)];
+      if (!setup.network->route({program.rank, o.peer, lane, other}, &route))
+        throw std::runtime_error("no route");
+      const auto [known, fresh] = routed.try_emplace({program.rank, o.peer}, route.links);
+      if (known->second != route.links)
+        throw std::runtime_error("SimGrid has one route a pair, these lanes have several");
+      if (!fresh) return;
+      std::vector<sg::LinkInRoute> path;
+      for (const std::int32_t link : route.links) {
+        sg::Link*& made = links[link];
+        if (made == nullptr)
+          made = zone->create_link("l" + std::to_string(link), setup.network->capacity(link))->seal();
+        path.emplace_back(made);
+      }
+      zone->add_route(hosts[static_cast<std::size_t>(program.rank)]->get_netpoint(),
+                      hosts[static_cast<std::size_t>(o.peer)]->get_netpoint(), nullptr, nullptr, path,
+                      false);
+    });
   zone->seal();
   return hosts;
 }
@@ -355,8 +368,8 @@ TEST(SimGrid, leafSpine) {
   const double n = whole(512 * 8, 64e6);
   for (const char* name : {"ring", "rabenseifner", "recursive_doubling", "hierarchical", "rail"})
     compare({.machine = rails(8, 4, 4), .algorithm = name, .bytes = n, .network = {.seed = 5}});
-  // Thousands of transfers at rates from 6 to 450 GB/s that are out of step: a femtosecond here decides who is
-  // first there, and moves the end by 5 ppm. Long transfers make femtoseconds small.
+  // Thousands of transfers at rates from 6 to 450 GB/s that are out of step: a femtosecond here decides who
+  // is first there, and moves the end by 5 ppm. Long transfers make femtoseconds small.
   compare({.machine = rails(8, 4, 4),
            .collective = Collective::alltoall,
            .algorithm = "pairwise",
