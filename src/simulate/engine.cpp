@@ -10,8 +10,6 @@
 namespace tamaki::simulation {
 namespace {
 
-// Events that are no further apart happen at one time: what rounding leaves between equals.
-constexpr Ticks kTogether = 16;
 constexpr double kLongest = 4e18;  // ticks
 
 }  // namespace
@@ -109,7 +107,7 @@ Result<Simulation> Engine::run() {
 void Engine::process(const Event& event) {
   switch (event.kind) {
     case Event::Kind::finish:
-      if (groups_[static_cast<std::size_t>(event.id)].version == event.version) end_transfers(event.id);
+      if (groups_[static_cast<std::size_t>(event.id)].version == event.version) finish_due(event.id);
       break;
     case Event::Kind::arrival:
       arrive(event.id);

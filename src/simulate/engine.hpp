@@ -12,6 +12,9 @@
 
 namespace tamaki::simulation {
 
+// Events that are no further apart happen at one time: what rounding leaves between equals.
+inline constexpr Ticks kTogether = 16;
+
 /// A lane of a cell.
 struct LaneInfo {
   std::int32_t cell = 0;
@@ -71,6 +74,8 @@ struct FlowGroup {
   std::int32_t first = -1;  // transfers, by `end`
   std::int32_t flows = 0;
   std::uint32_t version = 0;  // of its finish event
+  Ticks end = 0;              // of the first transfer, as things are
+  Ticks due = -1;             // time of its finish event, no later than `end`; -1: there is none
   bool touched = false;       // its next end must be looked at
   double total = 0;           // bytes that have left
 };
@@ -128,6 +133,7 @@ class Engine {
   void touch(std::int32_t group);
   void settle();
   void schedule_end(std::int32_t group);
+  void finish_due(std::int32_t group);
   std::int32_t new_transfer();
   // periods.cpp
   void look_for_period();

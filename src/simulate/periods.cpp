@@ -93,13 +93,12 @@ std::uint64_t Engine::signature() const {
     }
   }
   queue_.each([&](Ticks time, const Event& event) {
-    if (event.kind == Event::Kind::finish &&
-        groups_[static_cast<std::size_t>(event.id)].version != event.version)
-      return;
     std::uint64_t more = static_cast<std::uint64_t>(event.kind);
     if (event.kind == Event::Kind::finish) {
-      const float rate = static_cast<float>(groups_[static_cast<std::size_t>(event.id)].rate);
-      more |= static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(rate)) << 8;
+      const FlowGroup& g = groups_[static_cast<std::size_t>(event.id)];
+      if (g.version != event.version) return;
+      more |= std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(g.rate))} << 8;
+      time = g.end;
     }
     sum += mix(static_cast<std::uint64_t>(event.id) ^ 0xe7e7, unit(time), more);
   });

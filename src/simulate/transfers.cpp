@@ -191,11 +191,29 @@ void Engine::settle() {
 void Engine::schedule_end(std::int32_t group) {
   FlowGroup& g = groups_[static_cast<std::size_t>(group)];
   g.touched = false;
-  ++g.version;
-  if (g.flows == 0) return;
+  if (g.flows == 0) {
+    ++g.version;
+    g.due = -1;
+    return;
+  }
   read_meter(&g);
   const double left = std::max(0.0, transfers_[static_cast<std::size_t>(g.first)].end - g.meter);
-  queue_.push(now_ + ticks(left / g.rate), {Event::Kind::finish, group, g.version});
+  g.end = now_ + ticks(left / g.rate);
+  // An event that comes too early is put off when it comes: rates change more often than transfers end.
+  if (g.due >= 0 && g.due <= g.end) return;
+  g.due = g.end;
+  queue_.push(g.end, {Event::Kind::finish, group, ++g.version});
+}
+
+void Engine::finish_due(std::int32_t group) {
+  FlowGroup& g = groups_[static_cast<std::size_t>(group)];
+  if (g.end > now_ + kTogether) {
+    g.due = g.end;
+    queue_.push(g.end, {Event::Kind::finish, group, ++g.version});
+    return;
+  }
+  g.due = -1;
+  end_transfers(group);
 }
 
 }  // namespace tamaki::simulation

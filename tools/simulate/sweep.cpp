@@ -6,8 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <tuple>
 
 namespace tamaki::tools {
 namespace {
@@ -35,6 +39,17 @@ struct Task {
   Candidate candidate;
 };
 
+/// A candidate whose programs are built, and what is left to time.
+struct Prepared {
+  Task task;
+  std::unique_ptr<Network> network;
+  std::optional<TimedSchedule> schedule;
+  std::atomic<bool> failed{false};
+  std::atomic<std::size_t> left{0};
+};
+
+/// Threads build candidates and time each size of them; what is built is timed first, so that few schedules
+/// are kept at a time.
 class Runner {
  public:
   Runner(const SweepOptions& options, const std::function<void(const std::string&, int, int)>& progress,
@@ -45,8 +60,7 @@ class Runner {
 
   Status run() {
     std::vector<std::thread> threads;
-    const int wanted = std::clamp(options_.threads, 1, std::max(1, static_cast<int>(tasks_.size())));
-    for (int t = 1; t < wanted; ++t) threads.emplace_back([this] { work(); });
+    for (int t = 1; t < std::max(1, options_.threads); ++t) threads.emplace_back([this] { work(); });
     work();
     for (std::thread& thread : threads) thread.join();
     if (error_) return tl::unexpected<Error>(*error_);
@@ -54,67 +68,117 @@ class Runner {
   }
 
  private:
+  struct Timing {
+    std::shared_ptr<Prepared> prepared;
+    std::size_t size = 0;
+    int slices = 1;
+  };
+
   void work() {
-    for (std::size_t t = next_++; t < tasks_.size() && !failed_; t = next_++) one(tasks_[t]);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      if (!timings_.empty()) {
+        const Timing timing = std::move(timings_.front());
+        timings_.pop_front();
+        lock.unlock();
+        time(timing);
+        lock.lock();
+      } else if (next_ < tasks_.size() && !error_) {
+        const Task& task = tasks_[next_++];
+        ++building_;
+        lock.unlock();
+        build(task);
+        lock.lock();
+        --building_;
+        more_.notify_all();
+      } else if (building_ > 0) {
+        more_.wait(lock);
+      } else {
+        return;
+      }
+    }
   }
 
-  void one(const Task& task) {
-    const auto tell = [&](const std::string& what) {
-      const std::scoped_lock lock(mutex_);
-      const std::string parameters = task.candidate.parameters(1);
-      progress_(fmt::format("{}{}{}: {}", task.candidate.algorithm->name, parameters.empty() ? "" : ", ",
-                            parameters, what),
-                done_, static_cast<int>(tasks_.size()));
-    };
-    tell("building");
-    const Result<std::unique_ptr<Network>> network =
+  void tell(const Task& task, const std::string& what) {
+    const std::scoped_lock lock(mutex_);
+    const std::string parameters = task.candidate.parameters(1);
+    progress_(fmt::format("{}{}{}: {}", task.candidate.algorithm->name, parameters.empty() ? "" : ", ",
+                          parameters, what),
+              done_, static_cast<int>(tasks_.size()));
+  }
+
+  void build(const Task& task) {
+    tell(task, "building");
+    auto prepared = std::make_shared<Prepared>();
+    prepared->task = task;
+    Result<std::unique_ptr<Network>> network =
         Network::of(options_.machine, options_.placement, options_.network);
-    if (!network) return fail_all(network.error());
+    if (!network) {
+      const std::scoped_lock lock(mutex_);
+      if (!error_) error_ = network.error();
+      return;
+    }
+    prepared->network = std::move(*network);
     const auto program = [&](std::int32_t rank) {
       return task.candidate.algorithm->build(options_.topology, task.candidate.problem, rank);
     };
-    const Result<TimedSchedule> schedule = TimedSchedule::of(**network, program);
-    if (!schedule) return refuse(task, schedule.error());
-    for (std::size_t i = 0; i < options_.sizes.size(); ++i)
-      for (const int slices : options_.slices) {
-        tell(short_bytes(options_.sizes[i]));
-        Result<Simulation> made = schedule->run({.bytes = options_.sizes[i], .slices = slices});
-        if (!made) return refuse(task, made.error());
-        const std::scoped_lock lock(mutex_);
-        SweepCell& cell = sweep_.rows[task.row].cells[i];
-        // Candidates end in any order: of equals the one with the smaller parameters is kept.
-        const auto key = [](const Candidate& c, int s) {
-          return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix, s);
-        };
-        const bool better = !cell.done || made->seconds < cell.simulation.seconds * (1 - 1e-9) ||
-                            (made->seconds <= cell.simulation.seconds * (1 + 1e-9) &&
-                             key(task.candidate, slices) < key(cell.candidate, cell.slices));
-        if (better) cell = {true, slices, task.candidate, std::move(*made)};
-      }
+    Result<TimedSchedule> schedule = TimedSchedule::of(*prepared->network, program);
     const std::scoped_lock lock(mutex_);
-    ++done_;
+    if (!schedule) {
+      sweep_.rows[task.row].refused = schedule.error().message;
+      ++done_;
+      return;
+    }
+    prepared->schedule.emplace(std::move(*schedule));
+    prepared->left = options_.sizes.size() * options_.slices.size();
+    for (std::size_t i = 0; i < options_.sizes.size(); ++i)
+      for (const int slices : options_.slices) timings_.push_back({prepared, i, slices});
   }
 
-  void refuse(const Task& task, const Error& error) {
+  void time(const Timing& timing) {
+    Prepared& prepared = *timing.prepared;
+    const Task& task = prepared.task;
+    if (!prepared.failed) {
+      tell(task, short_bytes(options_.sizes[timing.size]));
+      Result<Simulation> made =
+          prepared.schedule->run({.bytes = options_.sizes[timing.size], .slices = timing.slices});
+      const std::scoped_lock lock(mutex_);
+      if (made) {
+        keep(task, timing, std::move(*made));
+      } else {
+        prepared.failed = true;
+        sweep_.rows[task.row].refused = made.error().message;
+      }
+    }
     const std::scoped_lock lock(mutex_);
-    ++done_;
-    sweep_.rows[task.row].refused = error.message;
+    if (--prepared.left == 0) ++done_;
   }
-  void fail_all(const Error& error) {
-    const std::scoped_lock lock(mutex_);
-    if (!error_) error_ = error;
-    failed_ = true;
+
+  void keep(const Task& task, const Timing& timing, Simulation made) {
+    SweepCell& cell = sweep_.rows[task.row].cells[timing.size];
+    // Candidates end in any order: of equals the one with the smaller parameters is kept.
+    const auto key = [](const Candidate& c, int s) {
+      return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix, s);
+    };
+    const bool better = !cell.done || made.seconds < cell.simulation.seconds * (1 - 1e-9) ||
+                        (made.seconds <= cell.simulation.seconds * (1 + 1e-9) &&
+                         key(task.candidate, timing.slices) < key(cell.candidate, cell.slices));
+    if (!better) return;
+    made.rank_seconds = {};
+    if (timing.size + 1 < options_.sizes.size()) made.link_bytes = {};  // only the last is shown as a map
+    cell = {true, timing.slices, task.candidate, std::move(made)};
   }
 
   const SweepOptions& options_;
   const std::function<void(const std::string&, int, int)>& progress_;
   Sweep& sweep_;
   std::vector<Task> tasks_;
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> failed_{false};
-  std::mutex mutex_;
+  std::mutex mutex_;  // of all that follows, of progress_ and of the sweep
+  std::condition_variable more_;
+  std::deque<Timing> timings_;
+  std::size_t next_ = 0;
+  int building_ = 0, done_ = 0;
   std::optional<Error> error_;
-  int done_ = 0;
 };
 
 }  // namespace
