@@ -14,7 +14,7 @@ namespace tamaki::simulation {
 namespace {
 
 constexpr std::size_t kMostSteps = 30'000'000;  // different stored ones; 1.2 GB
-constexpr std::size_t kMostFifos = 40'000'000;
+constexpr std::size_t kMostFifos = 10'000'000;  // 2 GB with their routes
 
 /// (source, destination, channel) -> FIFO; open addressing, as millions of operands are looked up.
 class FifoTable {
