@@ -2,11 +2,14 @@
 // forms, and run by the interpreter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "algorithms/shapes/hamiltonian.hpp"
 #include "algorithms/shapes/torus.hpp"
 #include "algorithms/shapes/torus_trees.hpp"
 #include "support/counts.hpp"
@@ -103,6 +106,7 @@ TEST(Placed, onRanksOfLargeMachinesStaySmall) {
   } cases[] = {{"torus", "torus:48x6x48:p6", 700, 0.95},  {"torus", "torus:24x23x24", 700, 0.95},
                {"torus", "torus:8x8x8", 108, 1.0},        {"torus", "torus:13824", 12, 1.0},
                {"torus", "torus:48x6x48:p1", 20, 1.0},    {"torus", "torus:24x2x24x2x3x2:p6", 2000, 0.75},
+               {"hamiltonian", "torus:48x6x48:p6", 60, 0.0},
                {"hierarchical", "hosts:1728x8", 40, 0.0}, {"rail", "rails:100x8", 40, 0.0}};
   for (const auto& c : cases) {
     std::string error;
@@ -160,6 +164,54 @@ TEST(Placed, torusTreesShareNoLink) {
         }
     }
   }
+}
+
+/// Every ring visits every point once, along links, and no link is on two rings; as many rings as promised.
+TEST(Placed, hamiltonianRingsShareNoLink) {
+  const auto look = [](const Topology& topology, const std::string& name) {
+    if (!refuse_without_hamiltonian_rings(topology, {.ranks = topology.ranks()}).empty()) return false;
+    const Grid grid(topology);
+    const auto found = hamiltonian_rings(grid);
+    std::set<std::pair<int, int>> links;
+    for (const std::vector<int>& ring : found->rings) {
+      EXPECT_EQ(std::set<int>(ring.begin(), ring.end()).size(), static_cast<std::size_t>(grid.points())) << name;
+      EXPECT_EQ(ring.size(), static_cast<std::size_t>(grid.points())) << name;
+      for (std::size_t i = 0; i < ring.size() && ring.size() > 2; ++i) {
+        const int a = ring[i], b = ring[(i + 1) % ring.size()];
+        int apart = 0;
+        for (int d = 0; d < grid.dimensions(); ++d) {
+          const int by = std::abs(grid.coordinate(a, d) - grid.coordinate(b, d));
+          apart += grid.wraps(d) ? std::min(by, grid.size(d) - by) : by;
+        }
+        EXPECT_EQ(apart, 1) << name << ": " << a << " to " << b;
+        EXPECT_TRUE(links.emplace(std::min(a, b), std::max(a, b)).second) << name << ": " << a << "-" << b;
+      }
+    }
+    int rings = 0, odd = 0, even = 0;
+    for (int d = 0; d < grid.dimensions(); ++d)
+      ++(grid.wraps(d) && grid.size(d) > 2 ? rings : grid.size(d) % 2 != 0 ? odd : even);
+    const int expected = rings + std::min(even, (even + odd) / 2);
+    EXPECT_EQ(std::ssize(found->rings), std::max(1, expected)) << name;
+    return true;
+  };
+  int served = 0;
+  for (const NamedTopology& place : proof_places(4096)) served += look(place.topology, place.name);
+  EXPECT_GT(served, 150);
+  const auto torus = [&](std::vector<int> sides) {
+    std::vector<GridDimension> grid;
+    std::string name = "torus";
+    for (int side : sides) grid.push_back({side, true}), name += " " + std::to_string(side);
+    look(Topology::torus(grid, 6), name);
+  };
+  for (int a = 2; a <= 12; ++a)
+    for (int b = 2; b <= 12; ++b) torus({a, b});
+  for (int a = 2; a <= 7; ++a)
+    for (int b = 2; b <= a; ++b)
+      for (int c = 2; c <= b; ++c) torus({a, b, c});
+  for (std::vector<int> sides :
+       {std::vector{4, 4, 33}, {3, 3, 50}, {16, 16, 16}, {3, 4, 5, 6}, {4, 4, 4, 4}, {3, 3, 3, 3, 3}, {2, 2, 2, 2, 2, 2},
+        {4, 3, 2, 4, 2, 4, 2}, {3, 3, 3, 3, 3, 3}, {3, 3, 3, 3, 3, 3, 3}})
+    torus(sides);
 }
 
 TEST(Places, textIsReadOrItsFaultNamed) {
