@@ -26,6 +26,7 @@ void add_print(CLI::App& app, int* status);
 void add_info(CLI::App& app, int* status);
 void add_topo(CLI::App& app, int* status);
 void add_simulate(CLI::App& app, int* status);
+void add_explain(CLI::App& app, int* status);
 
 /// Prints "tamaki <subcommand>: <message>" to stderr; returns kUsage for arguments that were wrong, else kRuntime.
 int report_error(const char* subcommand, const Error& error);

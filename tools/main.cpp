@@ -80,6 +80,7 @@ int run_command(int argc, char** argv) {
   add_info(app, &status);
   add_topo(app, &status);
   add_simulate(app, &status);
+  add_explain(app, &status);
   if (const std::string unknown = unknown_subcommand(app, own); !unknown.empty())
     return report_usage("", unknown);
   if (own.empty())

@@ -1,6 +1,5 @@
 // tamaki simulate: how long the algorithms would take on a machine that is described.
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +28,6 @@ struct SimulateArguments {
   bool network_only = false, quiet = false;
 };
 
-constexpr std::size_t kMostSizes = 1000;
 constexpr int kMostSlices = 4096;
 
 constexpr const char* kFooter = R"(
@@ -44,47 +42,6 @@ Examples:
   tamaki simulate --cluster rails:4x8 --algorithm rail --slow-link "nic 3 of host 1, out=0.25"
 
 Exit status: 0 in order, 2 wrong usage (also: every algorithm refuses), 3 a file cannot be written.)";
-
-/// "1G", "1K,1M", "1K..4G" (doubling, the end included), "1K..4G*4".
-Result<std::vector<double>> parse_sizes(const std::string& text) {
-  std::vector<double> sizes;
-  for (const std::string& part : split_list(text)) {
-    const auto wrong = [&](const std::string& why) {
-      return fail(Code::invalid_argument, fmt::format("--bytes: \"{}\": {}", part, why));
-    };
-    std::string from = part, to = part;
-    std::uint64_t factor = 2;
-    if (const auto dots = part.find(".."); dots != std::string::npos) {
-      from = part.substr(0, dots);
-      to = part.substr(dots + 2);
-      if (const auto star = to.find('*'); star != std::string::npos) {
-        const auto read = std::from_chars(to.data() + star + 1, to.data() + to.size(), factor);
-        if (read.ec != std::errc() || read.ptr != to.data() + to.size() || factor < 2 || factor > 1'000'000)
-          return wrong("the factor after * must be a whole number in 2..1000000");
-        to.resize(star);
-      }
-    }
-    const Result<std::uint64_t> low = parse_bytes(from), high = parse_bytes(to);
-    if (!low) return wrong(low.error().message);
-    if (!high) return wrong(high.error().message);
-    if (*low > *high) return wrong("the end is before the beginning");
-    if (*low == 0 && *high > 0) return wrong("a range must begin at 1 or more");
-    if (*high > std::uint64_t{1} << 50) return wrong("sizes must be in 0..1P");
-    for (std::uint64_t size = *low; size <= *high && sizes.size() <= kMostSizes; size *= factor) {
-      sizes.push_back(static_cast<double>(size));
-      if (size == 0) break;
-    }
-    if (from != to && sizes.back() < static_cast<double>(*high))
-      sizes.push_back(static_cast<double>(*high));
-  }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  if (sizes.empty()) return fail(Code::invalid_argument, fmt::format("--bytes: \"{}\" has no size", text));
-  if (sizes.size() > kMostSizes)
-    return fail(Code::invalid_argument,
-                fmt::format("--bytes: \"{}\" has more than {} sizes", text, kMostSizes));
-  return sizes;
-}
 
 /// "NAME=0.25" -> name and factor.
 Result<std::pair<std::string, double>> parse_factor(const char* option, const std::string& text) {
@@ -122,12 +79,6 @@ Status add_faults(const SimulateArguments& a, std::vector<Fault>* faults) {
   return {};
 }
 
-int allowed_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
 Result<SweepOptions> interpret(const SimulateArguments& a) {
   SweepOptions options;
   Result<Machine> machine = machine_from(a.cluster);
@@ -161,14 +112,14 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
       find_algorithms(a.collective, a.algorithm == "all" ? "" : a.algorithm);
   if (!found) return pass(std::move(found));
   options.algorithms = std::move(*found);
-  Result<std::vector<double>> sizes = parse_sizes(a.bytes);
+  Result<std::vector<double>> sizes = parse_sizes(a.bytes, "--bytes");
   if (!sizes) return pass(std::move(sizes));
   options.sizes = std::move(*sizes);
   if (options.algorithms.front()->collective == Collective::barrier) options.sizes = {0};
-  const auto wish = [&](const char* option, const std::string& text, std::vector<int> automatic,
+  const auto wish = [&](const char* option, const std::string& text, std::vector<int> preset,
                         std::vector<int>* values) -> Status {
     if (text == "auto") {
-      *values = std::move(automatic);
+      *values = std::move(preset);
       return {};
     }
     Result<std::vector<int>> parsed = parse_numbers(text, option);
@@ -176,17 +127,12 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
     *values = std::move(*parsed);
     return {};
   };
-  // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same
-  // links and multiply the messages.
-  const bool many = ranks > 4096;
-  std::vector<int> lanes = {1};
-  if (options.topology.ports > 1 && !many) lanes.push_back(options.topology.ports);
-  const std::vector<int> pieces = many ? std::vector<int>{1, 16} : std::vector<int>{1, 16, 128};
-  if (Status s = wish("--lanes", a.lanes, lanes, &options.lanes); !s)
+  const Wishes automatic = default_wishes(options.topology);
+  if (Status s = wish("--lanes", a.lanes, automatic.lanes, &options.wishes.lanes); !s)
     return tl::unexpected<Error>(s.error());
-  if (Status s = wish("--pieces", a.pieces, pieces, &options.pieces); !s)
+  if (Status s = wish("--pieces", a.pieces, automatic.pieces, &options.wishes.pieces); !s)
     return tl::unexpected<Error>(s.error());
-  if (Status s = wish("--radix", a.radix, {2, 4, 8}, &options.radices); !s)
+  if (Status s = wish("--radix", a.radix, automatic.radices, &options.wishes.radices); !s)
     return tl::unexpected<Error>(s.error());
   if (Status s = wish("--slices", a.slices, {1, 2, 4, 8, 16}, &options.slices); !s)
     return tl::unexpected<Error>(s.error());

@@ -232,6 +232,7 @@ void check_model(Checker& c, const NetworkModel& m) {
   c.duration("model.step_s", m.step_s);
   c.duration("model.inside_startup_s", m.inside_startup_s);
   c.rate("model.inside_bandwidth", m.inside_bandwidth);
+  c.rate_or_unknown("model.inside_copy_bandwidth", m.inside_copy_bandwidth);
 }
 
 }  // namespace

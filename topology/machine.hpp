@@ -255,6 +255,8 @@ struct NetworkModel {
   double inside_startup_s = 5e-7;   // as startup_s, between ranks of one host
   double inside_bandwidth =
       10e9;  // B/s between two ranks of one host where HostKind has no links on the way
+  double inside_copy_bandwidth = 0;  // B/s at which a rank's processor reads what a rank of its host has for it, as part
+                                     // of the step that takes it; nothing else moves such messages then. 0: links do
   bool operator==(const NetworkModel&) const = default;
 };
 

@@ -29,6 +29,9 @@ struct RankIdentity {
   std::int32_t cores = 1;           // that this process may use: allowed ones, limited by its cgroup
   std::uint64_t core_mask[16] = {}; // allowed ones among the first 1,024, for counting ranks that share cores
   char host_name[48] = {};          // for messages
+  std::int32_t nics = 0;            // network interfaces that tcp may use, without loopback
+  std::int32_t numa = -1;           // domain of the cores that it may use; -1: of several, or the only one
+  double nic_rate = 0;              // B/s of the slowest of them that says; 0: none does
   std::uint64_t scheduling_group = 0;  // digest of the group in which the kernel shares cores out (scheduling_group())
 };
 

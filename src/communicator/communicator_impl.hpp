@@ -97,7 +97,10 @@ class CommunicatorImpl final : public Communicator {
   // open.cpp
   Status open_with(Origin origin);
   Status agree(const Exchange& exchange);
-  Status locate(const std::string& machine, const std::string& placement);  // locate.cpp
+  // locate.cpp
+  Status locate(const Options& options, const Exchange& exchange);
+  Status lay_ground(const Options& options, const Exchange& exchange);
+  Result<TuningTable> common_tuning(const Options& options, const Exchange& exchange);
   void close_at_exit();
   Status open_transports(const Exchange& exchange);
   Result<Link*> link_to(int peer, int channel);
@@ -147,6 +150,7 @@ class CommunicatorImpl final : public Communicator {
   YieldRecord yields_;
   Topology topology_;
   std::string structure_;  // of topology_, in words
+  std::shared_ptr<Costs> costs_;
   std::vector<RankIdentity> identities_;
   std::size_t slot_bytes_ = 0;
   std::int64_t lanes_option_ = 0;

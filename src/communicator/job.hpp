@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "communicator/control.hpp"
+#include "select/tuning.hpp"
 #include "topology/placement/placement.hpp"
 
 namespace tamaki {
@@ -27,10 +28,13 @@ class Job {
 
   Control& control() { return *control_; }
 
-  /// The machine that the user has described, and the places of all ranks of the job on it. Null: none, or not laid out yet.
+  /// The machine that the user has described, or what the ranks have found, with the places of all ranks of the job on it,
+  /// and the tuning table. Null: not laid out yet.
   struct Ground {
     Machine machine;
     Placement placement;
+    bool described = false;
+    TuningTable tuning;
   };
   std::shared_ptr<const Ground> ground() {
     const std::lock_guard lock(mutex_);
@@ -39,6 +43,11 @@ class Job {
   void set_ground(std::shared_ptr<const Ground> ground) {
     const std::lock_guard lock(mutex_);
     ground_ = std::move(ground);
+  }
+  /// One for all communicators whose ranks are at the same places: what one has simulated serves the others.
+  std::shared_ptr<Costs> share(std::shared_ptr<Costs> costs) {
+    const std::lock_guard lock(mutex_);
+    return costs_.try_emplace(costs->key(), std::move(costs)).first->second;
   }
 
   /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks), also of those before
@@ -62,6 +71,7 @@ class Job {
   std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;
   std::shared_ptr<const Ground> ground_;
+  std::map<std::uint64_t, std::shared_ptr<Costs>> costs_;  // by key
   std::vector<Failure> losses_;  // of the whole job, for communicators that are made later
   /// Of communicators that are not here: of other ranks, ended, or still being made, while another of their ranks is
   /// through with that and has failed already. Newest last, bounded.

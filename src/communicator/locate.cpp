@@ -1,13 +1,18 @@
 // Where the ranks of a communicator are: which share a host, which NUMA domains and rails they are on, and, on a machine
 // that the user has described (TAMAKI_MACHINE), the grid that they form. The first communicator of a job, which holds all
-// its ranks, lays the job on the machine; the others are parts of that.
+// its ranks, lays the job on the machine (on what the ranks have found where nothing is described) and reads the tuning
+// table; the others are parts of that. What the algorithms cost there is what choices are made from.
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <utility>
 
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/secret.hpp"
 #include "communicator/communicator_impl.hpp"
+#include "communicator/found_machine.hpp"
 #include "topology/placement/files.hpp"
 #include "topology/recognize.hpp"
 
@@ -38,33 +43,89 @@ Result<Placement> lay_out(const Machine& machine, const std::string& file, const
 
 }  // namespace
 
-Status CommunicatorImpl::locate(const std::string& machine, const std::string& placement) {
+/// The job's tuning table: that of rank 0, whichever files the others see.
+Result<TuningTable> CommunicatorImpl::common_tuning(const Options& options, const Exchange& exchange) {
+  constexpr std::size_t kPart = 4096;
+  const std::string path = tuning_path(options.tuning);
+  std::string text;
+  if (!path.empty()) {
+    const Result<TuningTable> table = read_tuning(path);
+    if (table && !table->rows.empty()) text = tuning_json(*table);
+    if (!table && rank_ == 0) log(Level::warn, table.error().message + "; no tuning table is used");
+  }
+  struct Digest {
+    std::uint64_t value = 0, bytes = 0;
+  };
+  const Digest mine{digest_of(text), text.size()};
+  std::vector<Digest> all(members_.size());
+  if (Status s = exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))); !s) return pass(std::move(s));
+  const bool same = std::all_of(all.begin(), all.end(), [&](const Digest& d) { return d.value == all[0].value && d.bytes == all[0].bytes; });
+  if (!same) {  // rare: files that differ between hosts, or one that another job has just written
+    std::string first;
+    std::vector<std::byte> part(kPart), parts(kPart * members_.size());
+    while (first.size() < all[0].bytes) {
+      const std::size_t bytes = std::min<std::size_t>(kPart, all[0].bytes - first.size());
+      if (rank_ == 0) std::memcpy(part.data(), text.data() + first.size(), bytes);
+      if (Status s = exchange(part, parts); !s) return pass(std::move(s));
+      first.append(reinterpret_cast<const char*>(parts.data()), bytes);
+    }
+    text = std::move(first);
+  }
+  if (text.empty()) return TuningTable();
+  Result<TuningTable> table = parse_tuning(text, path.empty() ? "tuning table of rank 0" : path);
+  if (table) log(Level::info, "tuning table " + path + " with " + std::to_string(table->rows.size()) + " rows");
+  return table;
+}
+
+/// By the first communicator, which has all ranks of the job: lays it on its machine.
+Status CommunicatorImpl::lay_ground(const Options& options, const Exchange& exchange) {
+  auto ground = std::make_shared<Job::Ground>();
+  ground->described = !options.machine.empty();
+  if (ground->described) {
+    Result<Machine> described = machine_from(options.machine);
+    if (!described) return fail(described.error().code, "TAMAKI_MACHINE: " + described.error().message, Scope::communicator);
+    Result<Placement> laid = lay_out(*described, options.placement, topology_.host_of_rank);
+    if (!laid) return pass(std::move(laid));
+    ground->machine = std::move(*described);
+    ground->placement = std::move(*laid);
+  } else {
+    FoundMachine found = found_machine(identities_);
+    ground->machine = std::move(found.machine);
+    ground->placement = std::move(found.placement);
+  }
+  Result<TuningTable> tuning = common_tuning(options, exchange);
+  if (!tuning) return pass(std::move(tuning));
+  ground->tuning = std::move(*tuning);
+  job_->set_ground(std::move(ground));
+  return {};
+}
+
+Status CommunicatorImpl::locate(const Options& options, const Exchange& exchange) {
   std::map<std::uint64_t, std::int32_t> hosts;
   for (const RankIdentity& identity : identities_)
     topology_.host_of_rank.push_back(
         hosts.try_emplace(identity.host, static_cast<std::int32_t>(hosts.size())).first->second);
   structure_ = std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts");
-  if (machine.empty()) return {};
-  std::shared_ptr<const Job::Ground> ground = job_->ground();
-  if (ground == nullptr) {
+  if (job_->ground() == nullptr) {
     if (static_cast<int>(members_.size()) != job_->control().ranks()) return {};
-    Result<Machine> described = machine_from(machine);
-    if (!described) return fail(described.error().code, "TAMAKI_MACHINE: " + described.error().message, Scope::communicator);
-    Result<Placement> laid = lay_out(*described, placement, topology_.host_of_rank);
-    if (!laid) return pass(std::move(laid));
-    ground = std::make_shared<Job::Ground>(Job::Ground{std::move(*described), std::move(*laid)});
-    job_->set_ground(ground);
+    if (Status laid = lay_ground(options, exchange); !laid) return laid;
   }
-  Recognized found = recognize(ground->machine, restrict_to(ground->placement, {members_.begin(), members_.end()}));
+  const std::shared_ptr<const Job::Ground> ground = job_->ground();
+  Placement placement = restrict_to(ground->placement, {members_.begin(), members_.end()});
+  Recognized found = recognize(ground->machine, placement);
   // Who shares memory is what the ranks themselves say; a description that has it otherwise is no description of this job.
   if (found.topology.host_of_rank != topology_.host_of_rank) {
     log(Level::warn, "TAMAKI_MACHINE and TAMAKI_PLACEMENT put ranks on one host that are on several, or the other way "
                      "round: nothing but hosts is taken into account");
     return {};
   }
-  topology_ = std::move(found.topology);
+  topology_ = found.topology;
   structure_ = std::move(found.what);
   log(Level::info, std::to_string(members_.size()) + " ranks: " + structure_);
+  auto costs = std::make_shared<Costs>(ground->machine, std::move(placement), std::move(found.topology),
+                                       CostOptions{.slot_bytes = slot_bytes_});
+  apply_tuning(ground->tuning, costs.get());
+  costs_ = job_->share(std::move(costs));
   return {};
 }
 

@@ -190,7 +190,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
   wait_policy_.apart = scheduled_apart(identities_, mine);
 
   if (Status s = agree(origin.exchange); !s) return s;
-  if (Status s = locate((*settings)->machine, (*settings)->placement); !s) return s;
+  if (Status s = locate(**settings, origin.exchange); !s) return s;
   if (Status s = open_transports(origin.exchange); !s) return s;
   job_->add(id_, members_, [this](const Failure& failure) {
     {
@@ -319,7 +319,7 @@ Question CommunicatorImpl::question_for(const Call& call) const {
           .commutative = !reduces(call.collective) || call.op.op != ReduceOp::user || call.op.commutative,
           .reproducible = config_.reproducible, .uneven = call.uneven, .pairwise = pairwise,
           .lanes = static_cast<int>(lanes_option_), .topology = &topology_,
-          .rules = &rules_[static_cast<std::size_t>(call.collective)]};
+          .rules = &rules_[static_cast<std::size_t>(call.collective)], .costs = costs_.get()};
 }
 
 Program CommunicatorImpl::message_program(const Call& call, int channel) const {

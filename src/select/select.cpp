@@ -1,7 +1,8 @@
 #include "select/select.hpp"
 
 #include <algorithm>
-#include <initializer_list>
+#include <charconv>
+#include <optional>
 
 #include "base/options.hpp"
 
@@ -93,6 +94,15 @@ int default_lanes(const Question& q) {
   return !local && q.bytes >= 4 * M ? 2 : 1;
 }
 
+/// The candidate's problem with what the call asks for.
+Problem problem_of(const Question& q, const Problem& candidate) {
+  Problem problem = candidate;
+  problem.root = q.root;
+  problem.commutative = q.commutative;
+  if (q.lanes > 0) problem.lanes = q.lanes;
+  return problem;
+}
+
 Problem problem_of(const Question& q) {
   Problem problem;
   problem.collective = q.collective;
@@ -101,6 +111,48 @@ Problem problem_of(const Question& q) {
   problem.commutative = q.commutative;
   problem.lanes = q.lanes > 0 ? q.lanes : default_lanes(q);
   return problem;
+}
+
+/// The cheapest candidate that can serve. Of those that are as cheap to within what a model can tell, the one that is
+/// preferred, so that choices do not change back and forth over sizes.
+std::optional<Choice> cheapest(const Question& q, const std::vector<std::string_view>& preferred) {
+  constexpr double kAlike = 1.05;
+  std::optional<Choice> best;
+  std::size_t best_place = preferred.size();
+  double least = 0;
+  for (const Estimate& estimate : q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred)) {
+    const Algorithm& algorithm = *estimate.candidate.algorithm;
+    const Problem problem = problem_of(q, estimate.candidate.problem);
+    if (best && estimate.seconds > kAlike * least) break;
+    if (!refusal(algorithm, q, problem).empty()) continue;
+    const auto place =
+        static_cast<std::size_t>(std::find(preferred.begin(), preferred.end(), algorithm.name) - preferred.begin());
+    if (!best) least = estimate.seconds;
+    if (best && place >= best_place) continue;
+    best = Choice{&algorithm, problem};
+    best_place = place;
+  }
+  return best;
+}
+
+/// "lanes=2"; false where it is none.
+bool parse_wish(std::string_view text, SizeRule* rule) {
+  struct Wish {
+    std::string_view name;
+    int SizeRule::*member;
+    int low, high;
+  };
+  for (const Wish& wish : {Wish{"lanes=", &SizeRule::lanes, 1, 64}, Wish{"pieces=", &SizeRule::pieces, 1, 65536},
+                           Wish{"radix=", &SizeRule::radix, 2, 1024}}) {
+    if (!text.starts_with(wish.name)) continue;
+    const std::string_view number = text.substr(wish.name.size());
+    int value = 0;
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (read.ec != std::errc() || read.ptr != number.data() + number.size() || value < wish.low || value > wish.high) return false;
+    rule->*wish.member = value;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -119,7 +171,16 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     SizeRule rule;
     const auto colon = part.find(':');
-    rule.algorithm = part.substr(0, colon);
+    std::string_view wishes = part.substr(0, colon);
+    const auto slash = std::min(wishes.find('/'), wishes.size());
+    rule.algorithm = wishes.substr(0, slash);
+    for (wishes.remove_prefix(slash); !wishes.empty();) {
+      wishes.remove_prefix(1);
+      const auto end = std::min(wishes.find('/'), wishes.size());
+      if (!parse_wish(wishes.substr(0, end), &rule))
+        return wrong(part, "\"" + std::string(wishes.substr(0, end)) + "\" is no wish; there are lanes=1..64, pieces=1..65536, radix=2..1024");
+      wishes.remove_prefix(end);
+    }
     if (colon != std::string_view::npos) {
       const std::string_view range = part.substr(colon + 1);
       const auto dash = range.find('-');
@@ -145,25 +206,34 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
   return rules;
 }
 
+const SizeRule* deciding_rule(const Question& q) {
+  if (q.rules == nullptr || q.pairwise) return nullptr;
+  for (const SizeRule& rule : *q.rules)
+    if (q.bytes >= rule.from && q.bytes < rule.to) return &rule;
+  return nullptr;
+}
+
 Result<Choice> select(const Question& q) {
   Choice choice;
   choice.problem = problem_of(q);
-  if (q.rules != nullptr && !q.pairwise)
-    for (const SizeRule& rule : *q.rules) {
-      if (q.bytes < rule.from || q.bytes >= rule.to) continue;
-      std::string name = rule.algorithm;
-      if (q.collective == Collective::allreduce && name == "direct")
-        name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot"
-                                                                           : "direct_two_shot";
-      choice.algorithm = find_algorithm(q.collective, name);
-      if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
-        return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " +
-                                             std::string(name_of(q.collective)) + " of " +
-                                             std::to_string(q.bytes) + " bytes on " +
-                                             std::to_string(q.ranks) + " ranks: " + why);
-      return choice;
-    }
-  for (std::string_view name : preferences(q)) {
+  if (const SizeRule* rule = deciding_rule(q); rule != nullptr) {
+    std::string name = rule->algorithm;
+    if (q.collective == Collective::allreduce && name == "direct")
+      name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot" : "direct_two_shot";
+    choice.algorithm = find_algorithm(q.collective, name);
+    if (rule->lanes > 0) choice.problem.lanes = rule->lanes;
+    if (rule->pieces > 0) choice.problem.pieces = rule->pieces;
+    if (rule->radix > 0) choice.problem.radix = rule->radix;
+    if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
+      return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " + std::string(name_of(q.collective)) +
+                                           " of " + std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) +
+                                           " ranks: " + why);
+    return choice;
+  }
+  const std::vector<std::string_view> preferred = preferences(q);
+  if (q.costs != nullptr && !q.pairwise)
+    if (const std::optional<Choice> best = cheapest(q, preferred)) return *best;
+  for (std::string_view name : preferred) {
     const Algorithm* a = find_algorithm(q.collective, name);
     if (a == nullptr || !refusal(*a, q, choice.problem).empty()) continue;
     choice.algorithm = a;
@@ -181,6 +251,26 @@ Result<Choice> select(const Question& q) {
   }
   return fail(Code::invalid_usage, "no algorithm serves this " + std::string(name_of(q.collective)) +
                                        " on " + std::to_string(q.ranks) + " ranks: " + reasons);
+}
+
+std::vector<Consideration> considerations(const Question& q) {
+  std::vector<Consideration> all;
+  const auto add = [&](Consideration made) {
+    if (const std::string why = refusal(*made.candidate.algorithm, q, problem_of(q, made.candidate.problem)); !why.empty())
+      made.why_not = why;
+    all.push_back(std::move(made));
+  };
+  if (q.costs != nullptr) {
+    const std::vector<std::string_view> preferred = preferences(q);
+    for (const Estimate& estimate : q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred))
+      add({estimate.candidate, estimate.seconds, estimate.origin});
+    for (const Curve& curve : q.costs->unknown(q.collective)) add({.candidate = curve.candidate, .why_not = curve.why_not});
+  } else {
+    for (const Algorithm* a : all_algorithms())
+      if (a->collective == q.collective) add({.candidate = {.algorithm = a, .problem = problem_of(q)}, .why_not = "costs are not known"});
+  }
+  std::stable_partition(all.begin(), all.end(), [](const Consideration& c) { return c.why_not.empty(); });
+  return all;
 }
 
 }  // namespace tamaki

@@ -1,6 +1,7 @@
 #pragma once
-// Which algorithm serves a call: the user's rules first, then the library's choice by collective, size, ranks and where
-// the ranks are. The answer depends only on what is equal on all ranks.
+// Which algorithm serves a call: the user's rules first, then the cheapest by what the algorithms cost where the ranks are
+// (costs.hpp: simulated, corrected by measurements), then an order of preference for what nobody knows the costs of. The
+// answer depends only on what is equal on all ranks.
 
 #include <cstdint>
 #include <string>
@@ -9,13 +10,16 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/result.hpp"
+#include "select/costs.hpp"
 
 namespace tamaki {
 
 /// "name:from-to" with sizes like 16K; `to` is exclusive, either end may be left out. Sizes are of the whole message n:
-/// the vector (allreduce, reduce, broadcast) or all ranks' blocks together.
+/// the vector (allreduce, reduce, broadcast) or all ranks' blocks together. The name may have wishes of Problem:
+/// "torus/lanes=6/pieces=16:1M-".
 struct SizeRule {
   std::string algorithm;
+  int lanes = 0, pieces = 0, radix = 0;  // wishes; 0: the library's
   std::uint64_t from = 0;
   std::uint64_t to = UINT64_MAX;
 };
@@ -36,6 +40,7 @@ struct Question {
   int lanes = 0;                 // wish, 0: chosen
   const Topology* topology = nullptr;
   const std::vector<SizeRule>* rules = nullptr;
+  Costs* costs = nullptr;
 };
 
 struct Choice {
@@ -45,5 +50,17 @@ struct Choice {
 
 /// Errors: a rule of the user names an algorithm that cannot serve the call (with its reason).
 Result<Choice> select(const Question& question);
+
+/// What select() weighs, for people: all that is known of each candidate for this call.
+struct Consideration {
+  Candidate candidate = {};
+  double seconds = 0;  // 0: not known
+  Estimate::Origin origin = Estimate::Origin::simulated;
+  std::string why_not = {};  // it cannot serve the call, or its costs are not known
+};
+/// Those that can serve the call first, cheapest first.
+std::vector<Consideration> considerations(const Question& question);
+/// The rule of the user that decides, or null.
+const SizeRule* deciding_rule(const Question& question);
 
 }  // namespace tamaki

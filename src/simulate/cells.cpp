@@ -17,6 +17,7 @@ struct Routes {
   std::vector<std::int32_t> links;
   std::vector<std::uint64_t> first;  // of each FIFO, and the end
   std::vector<double> latency_s, eager;
+  std::vector<bool> inside;  // its host: no engine is in use
 };
 
 Result<Routes> find_routes(const Network& network, const Compiled& compiled) {
@@ -31,6 +32,7 @@ Result<Routes> find_routes(const Network& network, const Compiled& compiled) {
     routes.first.push_back(routes.links.size());
     routes.links.insert(routes.links.end(), route.links.begin(), route.links.end());
     routes.latency_s.push_back(route.latency_s);
+    routes.inside.push_back(route.inside);
     const bool asks = model.eager_bytes > 0 && !route.inside;
     routes.eager.push_back(asks ? model.eager_bytes + route.hops * model.eager_bytes_per_hop : 0);
   }
@@ -61,7 +63,7 @@ class Refinement {
       links_[l] = std::bit_cast<std::uint64_t>(network.capacity(static_cast<std::int32_t>(l)));
     for (std::size_t f = 0; f < fifos_.size(); ++f)
       fifos_[f] = mix(std::bit_cast<std::uint64_t>(routes.latency_s[f]),
-                      std::bit_cast<std::uint64_t>(routes.eager[f]), 0);
+                      std::bit_cast<std::uint64_t>(routes.eager[f]), routes.inside[f] ? 1 : 0);
   }
 
   /// False: too little is alike.
@@ -176,7 +178,8 @@ bool fill(const Network& network, const Compiled& compiled, const Routes& routes
       cells->cell_fifos.push_back({.fifo = static_cast<std::int32_t>(f),
                                    .count = 0,
                                    .latency_s = routes.latency_s[f],
-                                   .eager = routes.eager[f]});
+                                   .eager = routes.eager[f],
+                                   .inside = routes.inside[f]});
     ++cells->cell_fifos[colour].count;
   }
   std::vector<std::int32_t> crossed;

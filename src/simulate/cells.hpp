@@ -29,6 +29,7 @@ struct CellFifo {
   std::int32_t count = 1;
   double latency_s = 0;
   double eager = 0;              // messages of more bytes ask first; 0: none do
+  bool inside = false;           // between ranks of one host, which takes no engine
   std::uint32_t first_link = 0;  // in Cells::route_links and route_times
   std::uint32_t links = 0;
 };

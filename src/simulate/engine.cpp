@@ -31,6 +31,7 @@ Engine::Engine(const Network& network, const Compiled& compiled, const Cells& ce
                     {cells.route_times.data() + fifo.first_link, fifo.links});
     fifos_[f].latency = ticks(fifo.latency_s);
     fifos_[f].eager = fifo.eager;
+    fifos_[f].inside = fifo.inside;
   }
   std::int32_t engines = 0;
   for (std::size_t c = 0; c < cells.rank.size(); ++c) {
@@ -67,6 +68,7 @@ Engine::Engine(const Network& network, const Compiled& compiled, const Cells& ce
   rendezvous_ticks_ = ticks(model.rendezvous_s);
   if (model.reduce_bandwidth > 0) reduce_s_ = 1 / model.reduce_bandwidth;
   if (model.copy_bandwidth > 0) copy_s_ = 1 / model.copy_bandwidth;
+  inside_copy_s_ = model.inside_copy_bandwidth > 0 ? 1 / model.inside_copy_bandwidth : 0;
 }
 
 Ticks Engine::ticks(double seconds) {
@@ -161,7 +163,7 @@ void Engine::run_lane(std::int32_t lane) {
     }
     if (s.phase == LaneState::Phase::work) {
       s.phase = LaneState::Phase::send;
-      if (const double seconds = work_s(step); seconds > 0) return begin_work(lane, seconds);
+      if (const double seconds = work_s(lane, step); seconds > 0) return begin_work(lane, seconds);
     }
     complete_step(lane, step);
   }

@@ -53,6 +53,7 @@ struct FifoState {
   bool wanted = false;           // the receiver is at the step that takes the next message
   Ticks latency = 0;
   double eager = 0;  // larger messages ask first
+  bool inside = false;
 };
 
 /// A message, from its step on until its last byte has left; or a lane's work.
@@ -110,8 +111,12 @@ class Engine {
   double bytes_of(const CompiledStep& step) const {
     return (step.share * options_.bytes + static_cast<double>(step.tokens)) / options_.slices;
   }
-  double work_s(const CompiledStep& step) const {
-    return (step.combines * reduce_s_ + step.copies * copy_s_) * bytes_of(step);
+  double work_s(std::int32_t lane, const CompiledStep& step) const {
+    double a_byte = step.combines * reduce_s_ + step.copies * copy_s_;
+    if (inside_copy_s_ > 0)
+      for (std::uint32_t k = 0; k < step.sources; ++k)
+        if (fifos_[static_cast<std::size_t>(fifo_of(lane, step.first_operand + k))].inside) a_byte += inside_copy_s_;
+    return a_byte * bytes_of(step);
   }
   /// FIFO of an operand of a step of `lane`.
   std::int32_t fifo_of(std::int32_t lane, std::uint32_t operand) const {
@@ -162,7 +167,7 @@ class Engine {
   std::vector<std::int32_t> free_transfers_, ended_, touched_, ready_, running_;
   std::vector<Ticks> processor_free_, engine_free_, cell_end_;
   Ticks step_ticks_ = 0, send_ticks_ = 0, receive_ticks_ = 0, rendezvous_ticks_ = 0;
-  double reduce_s_ = 0, copy_s_ = 0;  // a byte
+  double reduce_s_ = 0, copy_s_ = 0, inside_copy_s_ = 0;  // a byte
   std::int64_t messages_ = 0, skipped_messages_ = 0, dependency_wakes_ = 0;
 
   struct Memory {  // of an earlier moment

@@ -8,10 +8,12 @@
 //   step_s, on the rank's processor, which serves its lanes one after the other; receive_overhead_s a
 //   message the local work: (sources - 1) x bytes / reduce_bandwidth where it combines, bytes /
 //   copy_bandwidth where it
-//     copies within the rank; lanes of a rank that work at the same time share the rank's speed
+//     copies within the rank, and bytes / inside_copy_bandwidth, where that is set, for each message of the
+//     own host; lanes of a rank that work at the same time share the rank's speed
 //   its messages are handed to the lane's sender, and the lane goes on.
 // The sender of a lane has one message on the wire at a time, in order; the next may start when the last
-// byte of the one before has left, and send_overhead_s after the engine's last start at the earliest. A
+// byte of the one before has left, and, where it leaves the host, send_overhead_s after the engine's last start at the
+// earliest. A
 // message of more than the eager threshold waits until the receiver is at the step that takes it, and
 // starts rendezvous_s later. On the wire it is a flow over the links of its route, all of them at the same
 // time, with its max-min fair rate (fair_share.hpp). It is there when its last byte has left and the

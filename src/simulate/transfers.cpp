@@ -48,19 +48,25 @@ void Engine::start_next(std::int32_t lane) {
     s.sender = LaneState::Sender::granted;
     if (rendezvous_ticks_ > 0) return queue_.push(now_ + rendezvous_ticks_, {Event::Kind::start, lane, 0});
   }
-  Ticks& engine = engine_free_[static_cast<std::size_t>(info_[static_cast<std::size_t>(lane)].engine)];
-  if (engine > now_) {
-    s.sender = LaneState::Sender::queued;
-    return queue_.push(engine, {Event::Kind::start, lane, 0});
+  if (!fifo.inside) {
+    Ticks& engine = engine_free_[static_cast<std::size_t>(info_[static_cast<std::size_t>(lane)].engine)];
+    if (engine > now_) {
+      s.sender = LaneState::Sender::queued;
+      return queue_.push(engine, {Event::Kind::start, lane, 0});
+    }
+    engine = now_ + send_ticks_;
   }
-  engine = now_ + send_ticks_;
   s.sender = LaneState::Sender::wire;
   ++fifo.started;
   transfers_[static_cast<std::size_t>(transfer)].begin = now_;
-  if (t.amount > 0)
-    begin_transfer(t.fifo, transfer);
-  else
+  if (fifo.inside && inside_copy_s_ > 0) {  // it lies where the receiver reads it
+    groups_[static_cast<std::size_t>(t.fifo)].total += t.amount;
     message_left(transfer);
+  } else if (t.amount > 0) {
+    begin_transfer(t.fifo, transfer);
+  } else {
+    message_left(transfer);
+  }
 }
 
 void Engine::begin_work(std::int32_t lane, double seconds) {

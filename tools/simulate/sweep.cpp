@@ -16,26 +16,8 @@
 namespace tamaki::tools {
 namespace {
 
-bool same(const ClosedForm& a, const ClosedForm& b) {
-  return a.rounds == b.rounds && a.chunks_sent == b.chunks_sent && a.chunks_received == b.chunks_received &&
-         a.chunks == b.chunks;
-}
-
-/// Whether the algorithm answers to a wish: its closed form changes with it.
-bool answers(const SweepOptions& options, const Algorithm& algorithm, Problem problem, int Problem::*wish) {
-  if (algorithm.closed_form == nullptr) return false;
-  const ClosedForm before = algorithm.closed_form(options.topology, problem);
-  for (const int other : {problem.*wish + 1, problem.*wish * 2, problem.*wish * 3}) {
-    Problem changed = problem;
-    changed.*wish = other;
-    if (algorithm.refuses != nullptr && !algorithm.refuses(options.topology, changed).empty()) continue;
-    if (!same(before, algorithm.closed_form(options.topology, changed))) return true;
-  }
-  return false;
-}
-
 struct Task {
-  std::size_t row = 0;
+  std::size_t row = 0, curve = 0;
   Candidate candidate;
 };
 
@@ -56,7 +38,10 @@ class Runner {
          Sweep* sweep)
       : options_(options), progress_(progress), sweep_(*sweep) {}
 
-  void add(std::size_t row, const Candidate& candidate) { tasks_.push_back({row, candidate}); }
+  void add(std::size_t row, const Candidate& candidate) {
+    tasks_.push_back({row, sweep_.curves.size(), candidate});
+    sweep_.curves.push_back({.candidate = candidate});
+  }
 
   Status run() {
     std::vector<std::thread> threads;
@@ -122,17 +107,21 @@ class Runner {
     const auto program = [&](std::int32_t rank) {
       return task.candidate.algorithm->build(options_.topology, task.candidate.problem, rank);
     };
+    Program first;
+    if (options_.slot_bytes != 0) first = program(0);
     Result<TimedSchedule> schedule = TimedSchedule::of(*prepared->network, program);
     const std::scoped_lock lock(mutex_);
     if (!schedule) {
-      sweep_.rows[task.row].refused = schedule.error().message;
+      sweep_.rows[task.row].refused = sweep_.curves[task.curve].why_not = schedule.error().message;
       ++done_;
       return;
     }
     prepared->schedule.emplace(std::move(*schedule));
-    prepared->left = options_.sizes.size() * options_.slices.size();
     for (std::size_t i = 0; i < options_.sizes.size(); ++i)
-      for (const int slices : options_.slices) timings_.push_back({prepared, i, slices});
+      for (const int slices : slices_at(first, i)) {
+        timings_.push_back({prepared, i, slices});
+        ++prepared->left;
+      }
   }
 
   void time(const Timing& timing) {
@@ -147,14 +136,26 @@ class Runner {
         keep(task, timing, std::move(*made));
       } else {
         prepared.failed = true;
-        sweep_.rows[task.row].refused = made.error().message;
+        sweep_.rows[task.row].refused = sweep_.curves[task.curve].why_not = made.error().message;
       }
     }
     const std::scoped_lock lock(mutex_);
     if (--prepared.left == 0) ++done_;
   }
 
+  std::vector<int> slices_at(const Program& first, std::size_t size) const {
+    if (options_.slot_bytes == 0) return options_.slices;
+    return {slices_of(first, options_.sizes[size], options_.slot_bytes)};
+  }
+
   void keep(const Task& task, const Timing& timing, Simulation made) {
+    std::vector<Curve::Point>& points = sweep_.curves[task.curve].points;
+    const auto at = std::lower_bound(points.begin(), points.end(), options_.sizes[timing.size],
+                                     [](const Curve::Point& p, double bytes) { return p.bytes < bytes; });
+    if (at == points.end() || at->bytes != options_.sizes[timing.size])
+      points.insert(at, {options_.sizes[timing.size], made.seconds});
+    else
+      at->seconds = std::min(at->seconds, made.seconds);
     SweepCell& cell = sweep_.rows[task.row].cells[timing.size];
     // Candidates end in any order: of equals the one with the smaller parameters is kept.
     const auto key = [](const Candidate& c, int s) {
@@ -183,48 +184,6 @@ class Runner {
 
 }  // namespace
 
-std::string Candidate::parameters(int slices) const {
-  std::string text;
-  const auto add = [&](bool used, const char* name, int value) {
-    if (used) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
-  };
-  add(uses_lanes, "lanes", problem.lanes);
-  add(uses_pieces, "pieces", problem.pieces);
-  add(uses_radix, "radix", problem.radix);
-  add(slices != 1, "slices", slices);
-  return text;
-}
-
-std::vector<Candidate> candidates(const SweepOptions& options, const Algorithm& algorithm,
-                                  std::string* why) {
-  Candidate plain{
-      .algorithm = &algorithm,
-      .problem = {
-          .collective = algorithm.collective, .ranks = options.placement.size(), .root = options.root}};
-  if (algorithm.refuses != nullptr) *why = algorithm.refuses(options.topology, plain.problem);
-  if (!why->empty()) return {};
-  plain.uses_lanes = answers(options, algorithm, plain.problem, &Problem::lanes);
-  plain.uses_pieces = answers(options, algorithm, plain.problem, &Problem::pieces);
-  plain.uses_radix = answers(options, algorithm, plain.problem, &Problem::radix);
-  std::vector<Candidate> all;
-  for (const int lanes : plain.uses_lanes ? options.lanes : std::vector{1})
-    for (const int pieces : plain.uses_pieces ? options.pieces : std::vector{1})
-      for (const int radix : plain.uses_radix ? options.radices : std::vector{2}) {
-        Candidate made = plain;
-        made.problem.lanes = lanes;
-        made.problem.pieces = pieces;
-        made.problem.radix = radix;
-        const std::string reason =
-            algorithm.refuses != nullptr ? algorithm.refuses(options.topology, made.problem) : "";
-        if (reason.empty())
-          all.push_back(made);
-        else
-          *why = reason;
-      }
-  if (!all.empty()) why->clear();
-  return all;
-}
-
 Result<Sweep> run_sweep(const SweepOptions& options,
                         const std::function<void(const std::string&, int, int)>& progress) {
   const auto begin = std::chrono::steady_clock::now();
@@ -233,8 +192,11 @@ Result<Sweep> run_sweep(const SweepOptions& options,
   for (const Algorithm* algorithm : options.algorithms) {
     SweepRow row{.algorithm = algorithm};
     row.cells.resize(options.sizes.size());
-    for (const Candidate& candidate : candidates(options, *algorithm, &row.refused))
+    for (const Candidate& candidate : candidates(options.topology, *algorithm, options.root, options.wishes, &row.refused))
       runner.add(sweep.rows.size(), candidate);
+    if (!row.refused.empty())
+      sweep.curves.push_back({.candidate = {.algorithm = algorithm, .problem = {.collective = algorithm->collective, .ranks = options.placement.size()}},
+                              .why_not = row.refused});
     sweep.rows.push_back(std::move(row));
   }
   const Result<std::unique_ptr<Network>> network =

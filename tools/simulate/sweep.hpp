@@ -9,6 +9,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/result.hpp"
+#include "select/costs.hpp"
 #include "simulate/simulate.hpp"
 
 namespace tamaki::tools {
@@ -23,17 +24,12 @@ struct SweepOptions {
   std::vector<double> sizes;                 // bytes, ascending
   int root = 0;
   /// Values of Problem's wishes to try, where the algorithm has them; of each size the fastest is shown.
-  std::vector<int> lanes, pieces, radices;
+  Wishes wishes;
   std::vector<int> slices = {1};
+  /// Not 0: the slices are those in which the executor moves chunks through slots of so many bytes, for each schedule and
+  /// size, and `slices` is not looked at.
+  std::size_t slot_bytes = 0;
   int threads = 1;
-};
-
-/// The parameters of one schedule: "lanes 6, pieces 4".
-struct Candidate {
-  const Algorithm* algorithm = nullptr;
-  Problem problem;
-  bool uses_lanes = false, uses_pieces = false, uses_radix = false;
-  std::string parameters(int slices) const;
 };
 
 struct SweepCell {
@@ -52,15 +48,11 @@ struct SweepRow {
 struct Sweep {
   std::vector<SweepRow> rows;  // beside SweepOptions::algorithms
   std::vector<double> bounds;  // seconds, beside the sizes
+  std::vector<Curve> curves;   // of every candidate, also of those that have no results
   double wall_s = 0;
   /// Number of the row that is fastest at a size, -1: none.
   int best(std::size_t size) const;
 };
-
-/// Wishes that the algorithm's closed form answers to, all combinations. Empty where it refuses; `why`
-/// then.
-std::vector<Candidate> candidates(const SweepOptions& options, const Algorithm& algorithm,
-                                  std::string* why);
 
 /// `progress` is told what is being done and how much of all, from several threads but one at a time.
 Result<Sweep> run_sweep(const SweepOptions& options,
@@ -88,6 +80,12 @@ struct Crossing {
   const Algorithm* above = nullptr;
 };
 std::vector<Crossing> crossings(const SweepOptions& options, const Sweep& sweep);
+
+/// Cores that this process may use.
+int allowed_cores();
+
+/// "1G", "1K,1M", "1K..4G" (doubling, the end included), "1K..4G*4": ascending. Errors name `option`.
+Result<std::vector<double>> parse_sizes(const std::string& text, const char* option);
 
 /// "1.5G", "96K", "3.3M": a size with three digits.
 std::string short_bytes(double bytes);

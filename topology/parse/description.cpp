@@ -342,6 +342,7 @@ NetworkModel read_model(JsonField& f) {
   m.step_s = f.seconds("step_s", m.step_s);
   m.inside_startup_s = f.seconds("inside_startup_s", m.inside_startup_s);
   m.inside_bandwidth = f.rate("inside_bandwidth", m.inside_bandwidth);
+  m.inside_copy_bandwidth = f.rate("inside_copy_bandwidth", m.inside_copy_bandwidth);
   f.finish();
   return m;
 }

@@ -398,6 +398,24 @@ std::vector<std::string> JsonField::texts(std::string_view name) {
   return found;
 }
 
+std::vector<double> JsonField::numbers(std::string_view name) {
+  std::vector<double> found;
+  const JsonValue* value = take(name);
+  if (value == nullptr) return found;
+  if (value->type != JsonValue::Type::list) {
+    wrong(*value, name, "it must be a list of numbers");
+    return found;
+  }
+  for (const JsonValue& item : value->items) {
+    if (item.type != JsonValue::Type::number) {
+      wrong(item, name, "it must be a list of numbers");
+      break;
+    }
+    found.push_back(item.whole ? static_cast<double>(item.integer) : item.number);
+  }
+  return found;
+}
+
 bool JsonField::expect_object() const {
   if (value_ != nullptr && value_->type == JsonValue::Type::object) return true;
   fail(fmt::format("{}; it must be an object", value_ == nullptr ? "nothing" : type_name(value_->type)));

@@ -74,6 +74,7 @@ class JsonField {
   std::vector<JsonField> list(std::string_view name);         // any items; empty where there is none
   std::vector<std::int32_t> integers(std::string_view name);  // a list of integers
   std::vector<std::string> texts(std::string_view name);
+  std::vector<double> numbers(std::string_view name);  // a list of plain numbers
 
   // This value itself, an item of a list.
   std::vector<std::int32_t> as_integers() const;

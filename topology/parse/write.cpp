@@ -251,6 +251,7 @@ void write_model(Writer& w, const NetworkModel& m) {
   w.number("step_s", m.step_s);
   w.number("inside_startup_s", m.inside_startup_s);
   w.number("inside_bandwidth", m.inside_bandwidth);
+  if (m.inside_copy_bandwidth > 0) w.number("inside_copy_bandwidth", m.inside_copy_bandwidth);
   w.close('}');
 }
 

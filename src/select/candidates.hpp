@@ -1,0 +1,36 @@
+#pragma once
+// The schedules among which simulation and selection look for the best: an algorithm with each combination of the wishes
+// (Problem's lanes, pieces, radix) that it answers to.
+
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+
+namespace tamaki {
+
+/// One schedule: an algorithm and its parameters.
+struct Candidate {
+  const Algorithm* algorithm = nullptr;
+  Problem problem = {};
+  bool uses_lanes = false, uses_pieces = false, uses_radix = false;
+  /// "lanes 6, pieces 4": those that it answers to; `slices` where there are several.
+  std::string parameters(int slices = 1) const;
+};
+
+/// Values to try of each wish.
+struct Wishes {
+  std::vector<int> lanes = {1};
+  std::vector<int> pieces = {1};
+  std::vector<int> radices = {2};
+};
+
+/// All combinations of the wishes that the algorithm answers to, on `topology.ranks()` ranks: those on which its closed
+/// form depends. Empty where it refuses all of them; `why` then, else "".
+std::vector<Candidate> candidates(const Topology& topology, const Algorithm& algorithm, int root,
+                                  const Wishes& wishes, std::string* why);
+
+/// What the machine offers: one lane and as many as a rank has ports, twice that, some pieces; fewer with very many ranks.
+Wishes default_wishes(const Topology& topology);
+
+}  // namespace tamaki
