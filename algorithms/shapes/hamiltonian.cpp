@@ -265,8 +265,6 @@ std::vector<Ring> with_line(const std::vector<Ring>& rings, const Ring& line) {
   return longer;
 }
 
-bool is_ring(const Grid& grid, int dimension) { return grid.wraps(dimension) && grid.size(dimension) > 2; }
-
 HamiltonianRings make_rings(const Grid& grid) {
   std::vector<Ring> factors, odd, even;  // rings; lines
   for (int d = 0; d < grid.dimensions(); ++d) {

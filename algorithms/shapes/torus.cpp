@@ -40,6 +40,15 @@ std::string refuse_without_grid(const Topology& topology, const Problem& problem
   return {};
 }
 
+std::string refuse_without_row_major_grid(const Topology& topology, const Problem& problem) {
+  if (std::string reason = refuse_without_grid(topology, problem); !reason.empty()) return reason;
+  for (std::size_t i = 0; i < topology.rank_at.size(); ++i)
+    if (topology.rank_at[i] != static_cast<std::int32_t>(i))
+      return "needs ranks numbered along the torus, the last dimension fastest, and rank " +
+             std::to_string(topology.rank_at[i]) + " is at position " + std::to_string(i);
+  return {};
+}
+
 std::string refuse_without_torus_plan(const Topology& topology, const Problem& problem) {
   if (std::string reason = refuse_without_grid(topology, problem); !reason.empty()) return reason;
   // 4 streams a link at most, and 2 links a dimension.
@@ -52,9 +61,7 @@ std::string refuse_without_torus_plan(const Topology& topology, const Problem& p
 
 namespace {
 
-bool both_ways(const Grid& grid, int dimension) {
-  return grid.wraps(dimension) && grid.size(dimension) > 2;
-}
+bool both_ways(const Grid& grid, int dimension) { return is_ring(grid, dimension); }
 
 /// The links of a point, those of one direction first, dealt out to the lanes in turn.
 struct Links {

@@ -57,7 +57,15 @@ class Grid {
 /// Empty where the topology has a grid of `problem.ranks` ranks, else why no algorithm on grids can serve.
 std::string refuse_without_grid(const Topology& topology, const Problem& problem);
 
-/// That, and why the plan of the bucket would have too many chunks.
+/// That, and why a rank's position in the grid is not its number.
+std::string refuse_without_row_major_grid(const Topology& topology, const Problem& problem);
+
+/// Whether a dimension has a link from its last point to its first that is not the one between them.
+inline bool is_ring(const Grid& grid, int dimension) {
+  return grid.wraps(dimension) && grid.size(dimension) > 2;
+}
+
+/// As refuse_without_grid(), and why the plan of the bucket would have too many chunks.
 std::string refuse_without_torus_plan(const Topology& topology, const Problem& problem);
 
 struct TorusStream {
