@@ -47,6 +47,7 @@ Exit status: 0 in order, 2 wrong usage (also: nothing can serve), 3 a file canno
 /// Everything that select() looks at.
 struct Ground {
   SweepOptions sweep;
+  std::string name;  // of the machine, for people
   std::unique_ptr<Costs> costs;
   std::vector<SizeRule> rules;
   std::string rules_from;  // "--rules" or "TAMAKI_ALLREDUCE"
@@ -67,7 +68,6 @@ Status lay_out(const ExplainArguments& a, SweepOptions* sweep) {
     self.numa = -1;
     FoundMachine found = found_machine(std::vector<RankIdentity>(static_cast<std::size_t>(ranks), self));
     sweep->machine = std::move(found.machine);
-    sweep->machine.name = "this machine";
     sweep->placement = std::move(found.placement);
   } else {
     Result<Machine> machine = machine_from(a.cluster);
@@ -111,7 +111,11 @@ Result<Ground> interpret(const ExplainArguments& a) {
   for (const double size : curve_sizes(collective))
     if (!a.save.empty() || (size >= first.front() && size <= last.back())) sweep.sizes.push_back(size);
   sweep.wishes = choice_wishes(sweep.topology);
-  const CostOptions costs;
+  ground.name = a.cluster.empty() ? "this machine" : sweep.machine.name;
+  std::vector<std::int32_t> on_host(static_cast<std::size_t>(sweep.topology.ranks()));
+  std::int32_t most = 1;
+  for (const std::int32_t host : sweep.topology.host_of_rank) most = std::max(most, ++on_host[static_cast<std::size_t>(host)]);
+  const CostOptions costs{.slot_bytes = default_slot_bytes(most)};
   sweep.slot_bytes = costs.slot_bytes;
   sweep.threads = a.jobs > 0 ? a.jobs : allowed_cores();
   ground.costs = std::make_unique<Costs>(sweep.machine, sweep.placement, sweep.topology, costs);
@@ -197,7 +201,7 @@ std::string why_text(const Ground& ground, const Answer& answer) {
 
 std::string header(const Ground& ground) {
   std::string text = fmt::format("{} on {}: {} ranks ({})\n", name_of(ground.sweep.algorithms.front()->collective),
-                                 ground.sweep.machine.name, ground.sweep.placement.size(), ground.sweep.structure);
+                                 ground.name, ground.sweep.placement.size(), ground.sweep.structure);
   if (ground.measured) text += fmt::format("tuning table: {}\n", ground.tuning);
   return text;
 }
@@ -281,7 +285,7 @@ std::string answers_json(const Ground& ground, const std::vector<Answer>& answer
     all.push_back(std::move(j));
   }
   return Json({{"collective", name_of(ground.sweep.algorithms.front()->collective)},
-               {"cluster", ground.sweep.machine.name},
+               {"cluster", ground.name},
                {"ranks", ground.sweep.placement.size()},
                {"structure", ground.sweep.structure},
                {"answers", std::move(all)}})

@@ -1,6 +1,5 @@
 // tamaki perf: arguments, and the ranks that carry it out.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "launch/launcher.hpp"
 #include "perf/perf.hpp"
 #include "select/select.hpp"
+#include "simulate/sweep.hpp"
 #include "transports/transport.hpp"
 
 namespace tamaki::tools {
@@ -41,6 +41,7 @@ Examples:
   tamaki perf allreduce -n 2 -b 4K -e 64M --memory shared --algorithm direct:0-1M,ring:1M- --plot allreduce.svg
   tamaki perf alltoallv -n 5 -b 1K -e 1K -t all --check
   mpirun -n 4 tamaki perf reduce_scatter -e 1M --json result.json
+  tamaki perf allreduce -n 8 -f 4 --tune auto     jobs on this machine then choose by what was measured
   tamaki perf broadcast --hosts a:2,b:2 --transport tcp -e 16M
 
 Exit status: 0 in order, 1 wrong results, 2 wrong usage, 3 an error on some rank (its text is printed)
@@ -137,17 +138,18 @@ Status interpret(PerfArguments* a) {
       return fail(Code::invalid_argument, "--algorithm: " + rules.error().message);
   if (!o.transports.empty())
     if (Status s = check_transports(o.transports); !s) return fail(s.error().code, "--transport: " + s.error().message);
+  if (!o.tune.empty()) {
+    if (o.kind == Kind::sendrecv || o.kind >= Kind::allgatherv)
+      return fail(Code::invalid_argument, fmt::format("--tune: {} has no candidates; there are those with blocks of one size", a->collective));
+    if (o.types.size() != 1 || o.ops.size() != 1) return fail(Code::invalid_argument, "--tune: it takes one type and one operation");
+    if (!o.algorithm.empty() || !o.json.empty() || !o.plot.empty() || o.check)
+      return fail(Code::invalid_argument, "--tune does not go with --algorithm, --check, --json and --plot");
+  }
   if (a->ranks > 0 && o.root >= a->ranks)
     return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{} (-n {})", o.root, a->ranks - 1, a->ranks));
   if (Status s = check_outputs(o); !s) return s;
   o.memory = memory_of(a->memory);
   return {};
-}
-
-int allowed_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
 /// Starts `tamaki perf --worker` with the same arguments on every rank.
@@ -217,6 +219,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
   sub->add_option("--bind", a->bind, "core, none, or auto: core unless there are more ranks than cores")->check(CLI::IsMember({"auto", "core", "none"}))->capture_default_str();
   auto* hosts = sub->add_option("--hosts", a->hosts, "start ranks on these hosts, e.g. a:2,b:2")->check(not_empty());
   sub->add_option("--rsh", a->remote_shell, "remote shell for --hosts")->check(not_empty())->needs(hosts)->capture_default_str();
+  sub->add_option("--tune", a->options.tune, "measure every candidate and add the times to this tuning table; auto: the one that jobs read")->check(not_empty());
   sub->add_flag("--worker", a->worker)->group("");
   sub->add_option("--corrupt", a->options.corrupt)->group("");
   sub->callback([=] {
@@ -228,7 +231,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
     const bool joins = a->worker || (a->ranks == 0 && a->hosts.empty() && !surrounding_launcher().empty());
     if (joins) {
       a->options.started_by = a->worker ? "tamaki perf" : surrounding_launcher();
-      *status = run_perf(a->options);
+      *status = a->options.tune.empty() ? run_perf(a->options) : run_tune(a->options);
       return;
     }
     Result<int> result = launch_workers(*a, arguments);

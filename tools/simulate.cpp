@@ -95,10 +95,14 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
         fmt::format(
             "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
             a.cluster, ranks, kMostDescribed));
-  Result<Placement> placement = place(options.machine, static_cast<std::int32_t>(ranks),
-                                      a.order == "host" ? RankOrder::by_host : RankOrder::by_slot);
-  if (!placement) return fail(placement.error().code, "-n: " + placement.error().message);
-  options.placement = std::move(*placement);
+  const auto order = a.order == "host"    ? RankOrder::by_host
+                     : a.order == "first" ? RankOrder::first_dimension_fastest
+                                          : RankOrder::by_slot;
+  Result<Placement> placement = place(options.machine, static_cast<std::int32_t>(ranks), order);
+  if (!placement)
+    return fail(placement.error().code,
+                fmt::format("{}: {}", a.order == "first" ? "--order first" : "-n", placement.error().message));
+  options.placement = a.order == "random" ? shuffled(std::move(*placement), a.seed) : std::move(*placement);
   if (a.root >= ranks)
     return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{}", a.root, ranks - 1));
   options.root = a.root;
@@ -228,8 +232,9 @@ void add_simulate(CLI::App& app, int* status) {
   sub->add_option("-n,--ranks", a->ranks, "ranks (default: all that the machine takes)")
       ->transform(whole_number(1, kMostDescribed));
   sub->add_option("--order", a->order,
-                  "slot: fill a host, then the next; host: one rank a host, round and round")
-      ->check(CLI::IsMember({"slot", "host"}))
+                  "slot: fill a host, then the next; host: one rank a host, round and round; first: along "
+                  "the first dimension of a torus first; random: by chance (--seed)")
+      ->check(CLI::IsMember({"slot", "host", "first", "random"}))
       ->capture_default_str();
   sub->add_option("--root", a->root, "root of rooted collectives")
       ->transform(whole_number(0, kMostDescribed - 1))
@@ -247,7 +252,7 @@ void add_simulate(CLI::App& app, int* status) {
   sub->add_option("--slices", a->slices, "pipelining inside chunks to try; auto: 1, 2, 4, 8, 16")
       ->check(not_empty())
       ->capture_default_str();
-  sub->add_option("--seed", a->seed, "of routes that are chosen by hash")->capture_default_str();
+  sub->add_option("--seed", a->seed, "of routes that are chosen by hash, and of --order random")->capture_default_str();
   sub->add_flag("--network-only", a->network_only, "reductions and copies cost nothing");
   sub->add_option("--slow-link", a->slow_links, "NAME=FACTOR: a link has this share of its rate; 0: broken")
       ->check(not_empty());

@@ -66,6 +66,7 @@ struct Call {
 };
 
 class Communicator;
+class Costs;
 
 /// An operation that has been started. Owned by its communicator until test()/wait() reports completion.
 struct Request {
@@ -115,6 +116,8 @@ class Communicator {
 
   /// Facts for `tamaki info` and `perf`: transports in use, plan cache, algorithm chosen for a size.
   virtual std::vector<std::pair<std::string, std::string>> facts() const = 0;
+  /// What algorithms cost for these ranks; null where it is not known where they are. tamaki perf --tune measures it.
+  virtual Costs* costs() = 0;
   /// Name of the algorithm that would serve `call`, e.g. "direct_two_shot".
   virtual Result<std::string> algorithm_for(const Call& call) = 0;
 };

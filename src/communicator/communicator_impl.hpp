@@ -91,6 +91,7 @@ class CommunicatorImpl final : public Communicator {
   Status deregister_memory(void* handle) override;
   std::vector<std::pair<std::string, std::string>> facts() const override;
   Result<std::string> algorithm_for(const Call& call) override;
+  Costs* costs() override { return costs_.get(); }
 
  private:
   CommunicatorImpl() = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -12,6 +13,7 @@ constexpr double kUnknownNicRate = 1.25e9;  // 10 Gb/s
 
 struct FoundHost {
   std::int32_t ranks = 0, cores = 1, nics = 1, domains = 1;
+  std::int32_t quota = std::numeric_limits<std::int32_t>::max();  // cores
   double nic_rate = 0;  // of one
   std::uint64_t together[16] = {};
 };
@@ -27,12 +29,17 @@ std::vector<FoundHost> hosts_of(std::span<const RankIdentity> ranks, Placement* 
     host.nics = std::min(host.nics, std::max(1, rank.nics));
     if (rank.nic_rate > 0 && (host.nic_rate == 0 || rank.nic_rate < host.nic_rate)) host.nic_rate = rank.nic_rate;
     host.domains = std::max(host.domains, rank.numa + 1);
-    int cores = 0;
+    int own = 0;
     for (int w = 0; w < 16; ++w) {
       host.together[w] |= rank.core_mask[w];
-      cores += std::popcount(host.together[w]);
+      own += std::popcount(rank.core_mask[w]);
     }
-    host.cores = std::max(1, std::min(cores, std::max(rank.cores, host.cores)));
+    if (rank.cores < own) host.quota = std::min(host.quota, rank.cores);  // of a container
+  }
+  for (FoundHost& host : hosts) {
+    int cores = 0;
+    for (const std::uint64_t word : host.together) cores += std::popcount(word);
+    host.cores = std::max(1, std::min(cores, host.quota));
   }
   return hosts;
 }

@@ -47,12 +47,8 @@ std::string_view rules_option(const Options& options, Collective collective) {
   }
 }
 
-/// Slots get smaller as ranks get more: the rings of a host stay within some 100 MiB even if every pair talks.
 std::size_t slot_bytes_for(int most_ranks_on_a_host, std::uint64_t option) {
-  if (option != 0) return (std::max<std::size_t>(option, 1024) + kLine - 1) / kLine * kLine;
-  if (most_ranks_on_a_host <= 8) return std::size_t{128} << 10;
-  if (most_ranks_on_a_host <= 16) return std::size_t{64} << 10;
-  return most_ranks_on_a_host <= 32 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+  return option == 0 ? default_slot_bytes(most_ranks_on_a_host) : (std::max<std::size_t>(option, 1024) + kLine - 1) / kLine * kLine;
 }
 
 /// Whether ranks of this host share cores: more ranks than cores altogether, or more ranks bound inside this rank's

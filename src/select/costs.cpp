@@ -66,6 +66,12 @@ double Curve::at(double bytes) const {
   return bytes > b.bytes ? std::max(seconds, b.seconds) : seconds;
 }
 
+std::size_t default_slot_bytes(std::int32_t most_ranks_on_a_host) {
+  if (most_ranks_on_a_host <= 8) return std::size_t{128} << 10;
+  if (most_ranks_on_a_host <= 16) return std::size_t{64} << 10;
+  return most_ranks_on_a_host <= 32 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+}
+
 std::vector<double> curve_sizes(Collective collective) {
   if (collective == Collective::barrier) return {0};
   std::vector<double> sizes;

@@ -52,6 +52,10 @@ struct Estimate {
 };
 std::string_view name_of(Estimate::Origin origin);
 
+/// Bytes of a slot. They get smaller as ranks get more: the rings of a host stay within some 100 MiB even if every pair
+/// talks.
+std::size_t default_slot_bytes(std::int32_t most_ranks_on_a_host);
+
 struct CostOptions {
   std::size_t slot_bytes = std::size_t{128} << 10;  // longer chunks move in slices of so much
   /// Candidates with more messages than that (of all ranks together, counted without slices) are not simulated.

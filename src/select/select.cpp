@@ -52,6 +52,10 @@ std::vector<std::string_view> preferences(const Question& q) {
       // Ranks that share a host meet there first; on a grid with several ports, large messages use all of them. Algorithms
       // that need what is not known refuse, and the next one serves.
       if (n >= 256 * K && topology_of(q).grid.size() > 1) return {"torus", "hierarchical", "ring"};
+      if (!topology_of(q).rail_of_rank.empty() && several_on_a_host(topology_of(q))) {
+        if (n <= 64 * K) return {"rail_tree", "hierarchical_tree", "recursive_doubling", "ring"};
+        return {"rail", "rail_tree", "hierarchical", "ring"};
+      }
       if (several_on_a_host(topology_of(q))) {
         if (n <= 16 * K) return {"hierarchical_tree", "recursive_doubling", "direct_one_shot", "ring"};
         return {"hierarchical", "rabenseifner", "ring", "direct_two_shot"};

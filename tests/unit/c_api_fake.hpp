@@ -59,6 +59,7 @@ class FakeCommunicator : public Communicator {
   Result<void*> register_memory(void* buffer, std::size_t) override { return buffer; }
   Status deregister_memory(void*) override { return {}; }
   std::vector<std::pair<std::string, std::string>> facts() const override { return {}; }
+  Costs* costs() override { return nullptr; }
   Result<std::string> algorithm_for(const Call&) override { return std::string("fake"); }
 
   std::vector<Call> calls;

@@ -16,112 +16,54 @@
 #include "command.hpp"
 #include "execute/kernels.hpp"
 #include "output_file.hpp"
-#include "perf/perf.hpp"
+#include "perf/bench.hpp"
 
 namespace tamaki::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::size_t kPage = 4096, kHuge = std::size_t{2} << 20;
 constexpr double kProgressS = 5;  // a line about where things stand, when a row takes longer
 
-/// Error of the library, with what was being done.
+}  // namespace
+
 tl::unexpected<Error> library_error(tmkComm_t comm, tmkResult_t result, const std::string& what) {
   return fail(static_cast<Code>(result), what + ": " + tmkGetLastError(comm));
 }
 
-/// Memory for the largest size, every page touched.
-class TouchedMemory {
- public:
-  TouchedMemory() = default;
-  TouchedMemory(const TouchedMemory&) = delete;
-  TouchedMemory& operator=(const TouchedMemory&) = delete;
-  ~TouchedMemory() { release(); }
-  /// Must come before the communicator is destroyed.
-  void release() {
-    if (base_ == nullptr) return;
-    if (handle_ != nullptr) (void)tmkDeregister(comm_, handle_);
-    if (kind_ == Memory::shared)
-      (void)tmkMemFree(base_);
-    else
-      munmap(base_, mapped_);
-    base_ = nullptr;
+void TouchedMemory::release() {
+  if (base_ == nullptr) return;
+  if (handle_ != nullptr) (void)tmkDeregister(comm_, handle_);
+  if (kind_ == Memory::shared)
+    (void)tmkMemFree(base_);
+  else
+    munmap(base_, mapped_);
+  base_ = nullptr;
+}
+
+Status TouchedMemory::allocate(tmkComm_t comm, Memory kind, std::size_t bytes, std::size_t offset) {
+  kind_ = kind;
+  const std::size_t need = bytes + offset + kPage;
+  if (kind == Memory::shared) {
+    if (const tmkResult_t result = tmkMemAlloc(&base_, need); result != tmkSuccess)
+      return library_error(nullptr, result, fmt::format("tmkMemAlloc of {} bytes", need));
+    data_ = static_cast<std::byte*>(base_);
+  } else {
+    mapped_ = (need + kHuge - 1) / kHuge * kHuge + kHuge;
+    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return fail_errno(fmt::format("mmap of {} bytes", mapped_));
+    base_ = memory;
+    const auto address = (reinterpret_cast<std::uintptr_t>(base_) + kHuge - 1) / kHuge * kHuge;
+    data_ = reinterpret_cast<std::byte*>(address);
   }
-  Status allocate(tmkComm_t comm, Memory kind, std::size_t bytes, std::size_t offset) {
-    kind_ = kind;
-    const std::size_t need = bytes + offset + kPage;
-    if (kind == Memory::shared) {
-      if (const tmkResult_t result = tmkMemAlloc(&base_, need); result != tmkSuccess)
-        return library_error(nullptr, result, fmt::format("tmkMemAlloc of {} bytes", need));
-      data_ = static_cast<std::byte*>(base_);
-    } else {
-      mapped_ = (need + kHuge - 1) / kHuge * kHuge + kHuge;
-      void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED) return fail_errno(fmt::format("mmap of {} bytes", mapped_));
-      base_ = memory;
-      const auto address = (reinterpret_cast<std::uintptr_t>(base_) + kHuge - 1) / kHuge * kHuge;
-      data_ = reinterpret_cast<std::byte*>(address);
-    }
-    std::memset(data_, 1, need);
-    data_ += offset;
-    if (kind == Memory::registered) {
-      comm_ = comm;
-      if (const tmkResult_t result = tmkRegister(comm, data_, std::max<std::size_t>(bytes, 1), &handle_); result != tmkSuccess)
-        return library_error(comm, result, fmt::format("tmkRegister of {} bytes", bytes));
-    }
-    return {};
+  std::memset(data_, 1, need);
+  data_ += offset;
+  if (kind == Memory::registered) {
+    comm_ = comm;
+    if (const tmkResult_t result = tmkRegister(comm, data_, std::max<std::size_t>(bytes, 1), &handle_); result != tmkSuccess)
+      return library_error(comm, result, fmt::format("tmkRegister of {} bytes", bytes));
   }
-  std::byte* data() const { return data_; }
-
- private:
-  Memory kind_ = Memory::private_memory;
-  void* base_ = nullptr;
-  std::size_t mapped_ = 0;
-  tmkComm_t comm_ = nullptr;
-  void* handle_ = nullptr;  // of tmkRegister
-  std::byte* data_ = nullptr;
-};
-
-class Bench {
- public:
-  explicit Bench(const PerfOptions& options) : options_(options) {}
-  ~Bench() {
-    send_.release();
-    recv_.release();
-    if (comm_ != nullptr) (void)tmkCommDestroy(comm_);
-  }
-  Status join();
-  /// Rank 0 opens the files that are asked for. All ranks learn whether it could; rank 0 has the reason.
-  Result<bool> open_files();
-  Status measure_all();
-  Status write_files();
-  const PerfHeader& header() const { return header_; }
-  const std::vector<Row>& rows() const { return rows_; }
-  std::FILE* table() const { return options_.json == "-" || options_.plot == "-" ? stderr : stdout; }
-
- private:
-  Status check_room(std::size_t largest) const;
-  Status measure_row(const Shape& shape, Row* row);
-  Result<Timing> measure(const Shape& shape, const std::byte* send, std::byte* recv);
-  Status check(const Shape& shape, const std::byte* send, std::byte* recv, Timing* timing);
-  void prepare_tables(DataType type, ReduceOp op);
-  const std::vector<std::byte>& table_of(const Segment& segment);
-  Status sum(std::uint64_t* value);
-  std::string transports_in_use() const;
-  Status once(const Shape& shape, const std::byte* send, std::byte* recv);
-  std::string algorithm_of(const Shape& shape, const void* send, void* recv) const;
-  void progress(const Shape& shape, const std::string& text);
-
-  const PerfOptions& options_;
-  PerfHeader header_;
-  tmkComm_t comm_ = nullptr;
-  TouchedMemory send_, recv_;
-  OutputFile json_, plot_;
-  std::vector<Row> rows_;
-  ReducedData data_;
-  std::vector<std::byte> contributed_, result_, moved_;
-  Clock::time_point last_news_;
-};
+  return {};
+}
 
 Status Bench::join() {
   // For messages before the library knows.
@@ -143,6 +85,7 @@ Status Bench::join() {
   config.name = "perf";
   if (const tmkResult_t result = tmkCommInitEnv(&comm_, &config); result != tmkSuccess)
     return library_error(nullptr, result, "joining the job");
+  measured_ = comm_;
   (void)tmkCommRank(comm_, &header_.rank);
   (void)tmkCommSize(comm_, &header_.ranks);
   if (options_.root >= header_.ranks)
@@ -207,7 +150,7 @@ const std::vector<std::byte>& Bench::table_of(const Segment& segment) {
 }
 
 Status Bench::once(const Shape& shape, const std::byte* send, std::byte* recv) {
-  const tmkResult_t result = call(shape, send, recv, comm_);
+  const tmkResult_t result = call(shape, send, recv, measured_);
   if (result == tmkSuccess) return {};
   return library_error(comm_, result, fmt::format("{} of {} bytes", name_of(shape.kind), shape.bytes));
 }
@@ -257,7 +200,7 @@ Result<Timing> Bench::measure(const Shape& shape, const std::byte* send, std::by
     if (const tmkResult_t result = tmkBarrier(comm_); result != tmkSuccess) return library_error(comm_, result, "barrier");
     const auto begin = Clock::now();
     for (int i = 0; i < options_.iterations; ++i) {
-      const tmkResult_t result = call(shape, send, recv, comm_);
+      const tmkResult_t result = call(shape, send, recv, measured_);
       if (result != tmkSuccess) return library_error(comm_, result, fmt::format("{} of {} bytes", name_of(shape.kind), shape.bytes));
     }
     own.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / options_.iterations);
@@ -326,7 +269,7 @@ Status Bench::check_room(std::size_t largest) const {
   return check_memory(bytes, fmt::format("two buffers of {} bytes for each of {} ranks on {} (see -e)", largest, here, own));
 }
 
-Status Bench::measure_all() {
+Status Bench::allocate() {
   std::size_t largest = 1;
   for (const DataType type : options_.types)
     for (const std::size_t bytes : options_.sizes) {
@@ -335,7 +278,19 @@ Status Bench::measure_all() {
     }
   if (Status status = check_room(largest); !status) return status;
   if (Status status = send_.allocate(comm_, options_.memory, largest, options_.unaligned); !status) return status;
-  if (Status status = recv_.allocate(comm_, options_.memory, largest, options_.unaligned); !status) return status;
+  return recv_.allocate(comm_, options_.memory, largest, options_.unaligned);
+}
+
+Result<Timing> Bench::measure_on(tmkComm_t comm, const Shape& shape) {
+  measured_ = comm;
+  last_news_ = Clock::now();
+  Result<Timing> timing = measure(shape, send_.data(), recv_.data());
+  measured_ = comm_;
+  return timing;
+}
+
+Status Bench::measure_all() {
+  if (Status status = allocate(); !status) return status;
   if (header_.rank == 0) fmt::print(table(), "{}", table_head(options_, header_));
   for (const DataType type : options_.types)
     for (const ReduceOp op : options_.ops) {
@@ -359,8 +314,6 @@ Status Bench::measure_all() {
   if (header_.rank == 0) fmt::print(table(), "{}", table_foot(options_, rows_));
   return {};
 }
-
-}  // namespace
 
 int run_perf(const PerfOptions& options) {
   Bench bench(options);

@@ -28,6 +28,7 @@ struct PerfOptions {
   std::string transports, algorithm;
   bool reproducible = false;
   int timeout_ms = -1;
+  std::string tune;                // tuning table that is written; empty: no tuning
   std::string json, plot;          // files; empty: none; "-": stdout
   std::string started_by;          // for the header
   int corrupt = -1;                // this rank spoils a bit of each result before it is checked: tests the check
@@ -58,6 +59,10 @@ struct PerfHeader {
 
 /// Joins the job, measures, and on rank 0 reports. Exit status; errors have been printed.
 int run_perf(const PerfOptions& options);
+
+/// The same for `options.tune`: measures every candidate of the collective over the sizes, and rank 0 adds the times to the
+/// table.
+int run_tune(const PerfOptions& options);
 
 /// The launcher whose environment this process finds itself in, in words ("Open MPI"), or empty.
 std::string surrounding_launcher();

@@ -19,6 +19,7 @@ os.environ.update(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1'
 for name in list(os.environ):
     if name.startswith('TAMAKI_'):
         del os.environ[name]
+os.environ['TAMAKI_TUNING'] = 'off'  # that of the machine would change what is chosen
 
 
 def tamaki(*arguments, stdin='', timeout=120, environment=None, wrapper=()):

@@ -55,6 +55,20 @@ class Simulate(CommandTest):
         self.assertAlmostEqual(time('--slow-link', 'axis 0 + (3)=0') / whole, 1, delta=0.1)
         self.assertAlmostEqual(time('--slow-host', '2=0.5') / whole, 2, delta=0.1)
 
+    def test_orders(self):
+        def ring(*more):
+            results, _ = self.results('--cluster', 'rails:8x4', '--algorithm', 'ring', '--lanes', '1', '--bytes', '64M', *more)
+            return results['ring', 64 << 20]['seconds']
+        chance = ring('--order', 'random', '--seed', '3')
+        self.assertGreater(chance, 1.5 * ring())  # many neighbours are on other hosts and rails
+        self.assertEqual(chance, ring('--order', 'random', '--seed', '3'))
+        self.assertNotEqual(chance, ring('--order', 'random', '--seed', '4'))
+        _, document = self.results('--cluster', 'torus:4x2', '--algorithm', 'ring', '--order', 'first')
+        self.assertEqual(document['structure'], '2x4 torus')
+        done = tamaki('simulate', '--cluster', 'hosts:2x2', '--order', 'first')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--order first: ranks along the first dimension of hosts:2x2: it is no torus', done.stderr)
+
     def test_big_machine(self):
         results, document = self.results('--cluster', 'fugaku:48x6x48', '--algorithm', 'torus', '--pieces', '1', '--bytes', '1G', '--network-only')
         self.assertEqual(document['ranks'], 13824)
