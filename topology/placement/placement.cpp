@@ -81,6 +81,25 @@ Result<Placement> place(const Machine& machine, std::int32_t ranks, RankOrder or
   return placement;
 }
 
+Placement shuffled(Placement placement, std::uint64_t seed) {
+  // splitmix64; the library's own shuffles and distributions differ between standard libraries.
+  std::uint64_t state = seed;
+  const auto below = [&](std::uint64_t bound) {
+    const std::uint64_t most = UINT64_MAX - UINT64_MAX % bound;  // without the favour of a remainder
+    for (;;) {
+      state += 0x9e3779b97f4a7c15U;
+      std::uint64_t x = state;
+      x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+      x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+      x ^= x >> 31;
+      if (x < most) return x % bound;
+    }
+  };
+  for (std::size_t i = placement.ranks.size(); i > 1; --i)
+    std::swap(placement.ranks[i - 1], placement.ranks[below(i)]);
+  return placement;
+}
+
 Placement restrict_to(const Placement& whole, const std::vector<std::int32_t>& members) {
   Placement part;
   part.ranks.reserve(members.size());

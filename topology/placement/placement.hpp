@@ -45,6 +45,9 @@ Result<Placement> place(const Machine& machine, std::int32_t ranks, RankOrder or
 Placement place_all(const Machine& machine);
 /// The place of slot `slot` of host `host` (any slot >= 0; beyond the host's slots it wraps round).
 Place place_of_slot(const Machine& machine, std::int32_t host, std::int32_t slot);
+/// The same places in an order of chance: of all orders with equal probability (Fisher-Yates), the same for a
+/// seed on every machine. What a scheduler that knows no network may hand out.
+Placement shuffled(Placement placement, std::uint64_t seed);
 /// Rank i of a sub-communicator is rank members[i] of `whole`.
 Placement restrict_to(const Placement& whole, const std::vector<std::int32_t>& members);
 

@@ -63,8 +63,8 @@ class Simulate(CommandTest):
         self.assertGreater(chance, 1.5 * ring())  # many neighbours are on other hosts and rails
         self.assertEqual(chance, ring('--order', 'random', '--seed', '3'))
         self.assertNotEqual(chance, ring('--order', 'random', '--seed', '4'))
-        _, document = self.results('--cluster', 'torus:4x2', '--algorithm', 'ring', '--order', 'first')
-        self.assertEqual(document['structure'], '2x4 torus')
+        _, document = self.results('--cluster', 'torus:4x3', '--algorithm', 'ring', '--order', 'first')
+        self.assertEqual(document['structure'], '3x4 torus')
         done = tamaki('simulate', '--cluster', 'hosts:2x2', '--order', 'first')
         self.assertEqual(done.returncode, 2)
         self.assertIn('--order first: ranks along the first dimension of hosts:2x2: it is no torus', done.stderr)
