@@ -52,6 +52,16 @@ int SwingRing::label_of(int member) const {
   return label * rest + member % 2 * (rest / 2) + member / modulus;
 }
 
+int SwingRing::member_of(int label) const {
+  if (size_ % 2 != 0) return label;
+  const int half = digits_.back() / 2, modulus = 1 << twos_;
+  const int of_representative = label / (2 * half), odd = label % (2 * half) / half;
+  int representative = odd * third_;
+  for (int bit = 1; bit < twos_; ++bit)
+    representative += (of_representative >> (twos_ - 1 - bit) & 1) << bit;
+  return label % half * modulus + representative % modulus;
+}
+
 int SwingRing::peer(int member, int step) const {
   const int rho = offset(step, even_);
   return wrap(member % 2 == 0 ? member + rho : member - rho, even_);
@@ -129,6 +139,19 @@ int SwingGrid::block_of(int position) const {
     label[digit.dimension] %= weight[digit.dimension];
   }
   return block;
+}
+
+int SwingGrid::position_of(int block) const {
+  std::vector<int> label(rings_.size(), 0);
+  int weight = points_;
+  for (const Digit& digit : digits_) {
+    weight /= digit.size;
+    label[digit.dimension] = label[digit.dimension] * digit.size + block / weight % digit.size;
+  }
+  int found = 0;
+  for (int d = 0; d < static_cast<int>(rings_.size()); ++d)
+    found = position(found, d, rings_[d].member_of(label[d]));
+  return found;
 }
 
 void SwingGrid::runs(const std::vector<const Set*>& sets, std::vector<BlockRun>* found) const {
@@ -216,37 +239,47 @@ std::vector<std::vector<SwingExchange>> SwingGrid::steps_at(int here) const {
   return all;
 }
 
-void swing_allreduce(Builder::LaneBuilder& lane, const SwingGrid& grid, int here, int begin,
-                     const std::function<int(int position)>& rank_at) {
-  const auto steps = grid.steps_at(here);
-  const bool raw = grid.powers_of_two();  // whatever a rank keeps after the first step has been added to
-  if (!raw)
-    for (int c = 0; c < grid.points(); c += grid.widest())
-      lane.copy(in(begin + c), out(begin + c), {.width = std::min(grid.widest(), grid.points() - c)});
+namespace {
+
+using Steps = std::vector<std::vector<SwingExchange>>;
+
+/// A run out, a run in, in turn: all runs of one direction first would need as many slots.
+template <class Send, class Receive>
+void in_turn(const std::vector<BlockRun>& first, const std::vector<BlockRun>& second, const Send& send,
+             const Receive& receive) {
+  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
+    if (i < first.size()) send(first[i]);
+    if (i < second.size()) receive(second[i], i + 1 == second.size());
+  }
+}
+
+/// The reduce-scatter of blocks that lie in `held(step, block)` and are kept in `kept(block)`.
+template <class Held, class Kept, class Size>
+void reduce_scatter(Builder::LaneBuilder& lane, const Steps& steps, const RankAt& rank_at, const Held& held,
+                    const Kept& kept, const Size& size_of) {
   const SwingExchange* last = nullptr;  // that completes the rank's own block
   for (const auto& exchanges : steps)
     for (const SwingExchange& exchange : exchanges)
       if (!exchange.taken.empty()) last = &exchange;
-  // A run out, a run in, in turn: all runs of one direction first would need as many slots.
-  const auto in_turn = [](const std::vector<BlockRun>& first, const std::vector<BlockRun>& second,
-                          const auto& send, const auto& receive) {
-    for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
-      if (i < first.size()) send(first[i]);
-      if (i < second.size()) receive(second[i], i + 1 == second.size());
-    }
-  };
   for (std::size_t s = 0; s < steps.size(); ++s)
     for (const SwingExchange& exchange : steps[s]) {
       const int peer = rank_at(exchange.peer);
-      const auto held = [&](int chunk) { return raw && s == 0 ? in(chunk) : out(chunk); };
       in_turn(
           exchange.given, exchange.taken,
-          [&](const BlockRun& run) { lane.send(held(begin + run.begin), to(peer), {.width = run.count}); },
+          [&](const BlockRun& run) {
+            lane.send(held(s, run.begin), to(peer), {.width = run.count, .size_of = size_of(run.begin)});
+          },
           [&](const BlockRun& run, bool is_last) {
-            lane.step({held(begin + run.begin), from(peer)}, {out(begin + run.begin)},
-                      {.width = run.count, .finish = &exchange == last && is_last});
+            lane.step({held(s, run.begin), from(peer)}, {kept(run.begin)},
+                      {.width = run.count,
+                       .finish = &exchange == last && is_last,
+                       .size_of = size_of(run.begin)});
           });
     }
+}
+
+/// The allgather of blocks in output chunks from `begin` on.
+void allgather(Builder::LaneBuilder& lane, const Steps& steps, const RankAt& rank_at, int begin) {
   for (std::size_t s = steps.size(); s-- > 0;)
     for (const SwingExchange& exchange : steps[s]) {
       const int peer = rank_at(exchange.peer);
@@ -260,6 +293,60 @@ void swing_allreduce(Builder::LaneBuilder& lane, const SwingGrid& grid, int here
             lane.recv(from(peer), out(begin + run.begin), {.width = run.count});
           });
     }
+}
+
+/// Copies all blocks from input chunks `begin` on, no more in a step than messages have.
+void copy_input(Builder::LaneBuilder& lane, const SwingGrid& grid, int begin, Operand (*place)(int, int)) {
+  for (int c = 0; c < grid.points(); c += grid.widest())
+    lane.copy(in(begin + c), place(begin + c, 0), {.width = std::min(grid.widest(), grid.points() - c)});
+}
+
+}  // namespace
+
+void swing_allreduce(Builder::LaneBuilder& lane, const SwingGrid& grid, int here, int begin,
+                     const RankAt& rank_at) {
+  const Steps steps = grid.steps_at(here);
+  const bool raw = grid.powers_of_two();  // whatever a rank keeps after the first step has been added to
+  if (!raw) copy_input(lane, grid, begin, out);
+  reduce_scatter(
+      lane, steps, rank_at,
+      [&](std::size_t s, int block) { return raw && s == 0 ? in(begin + block) : out(begin + block); },
+      [&](int block) { return out(begin + block); }, [](int) { return Operand{}; });
+  allgather(lane, steps, rank_at, begin);
+}
+
+void swing_allgather(Builder::LaneBuilder& lane, const SwingGrid& grid, int here, const RankAt& rank_at) {
+  const int rank = rank_at(here), own = grid.block_of(here), other = rank_at(grid.position_of(rank));
+  if (own == rank) {
+    lane.copy(in(0), out(rank));
+  } else {
+    lane.send(in(0), to(other, out(rank)));
+    lane.recv(from(own), out(own));
+  }
+  allgather(lane, grid.steps_at(here), rank_at, 0);
+}
+
+void swing_reduce_scatter(Builder::LaneBuilder& lane, const SwingGrid& grid, int here,
+                          const RankAt& rank_at) {
+  const int rank = rank_at(here), own = grid.block_of(here), other = rank_at(grid.position_of(rank));
+  const bool raw = grid.powers_of_two();
+  if (!raw) copy_input(lane, grid, 0, tmp);
+  reduce_scatter(
+      lane, grid.steps_at(here), rank_at,
+      [&](std::size_t s, int block) { return raw && s == 0 ? in(block) : tmp(block); },
+      [&](int block) { return tmp(block); }, [&](int block) { return in(block); });
+  if (own == rank) {
+    lane.copy(tmp(own), out(0), {.size_of = in(own)});
+  } else {
+    lane.send(tmp(own), to(own, out(0)), {.size_of = in(own)});
+    lane.recv(from(other), out(0));
+  }
+}
+
+bool swing_moves_blocks(const SwingGrid& grid, const RankAt& rank_at) {
+  for (int position = 0; position < grid.points(); ++position)
+    if (grid.block_of(position) != rank_at(position)) return true;
+  return false;
 }
 
 }  // namespace tamaki

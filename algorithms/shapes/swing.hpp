@@ -41,7 +41,10 @@ class SwingRing {
   /// below digits()[i]. The first ones are what the reduce-scatter's first steps split by.
   const std::vector<int>& digits() const { return digits_; }
   int label_of(int member) const;
-  /// Only where the size is no power of two: there what is exchanged need not be looked for.
+  /// The member whose label it is.
+  int member_of(int label) const;
+  /// The same from a table; only where the size is no power of two: there what is exchanged need not be
+  /// looked for.
   int member_at(int label) const { return member_at_[label]; }
 
  private:
@@ -78,6 +81,7 @@ class SwingGrid {
   /// allgather is the same backwards.
   std::vector<std::vector<SwingExchange>> steps_at(int position) const;
   int block_of(int position) const;
+  int position_of(int block) const;
   /// No message of any rank has more blocks.
   int widest() const { return points_ > 1 ? points_ / 2 : 1; }
 
@@ -109,9 +113,23 @@ class SwingGrid {
   std::vector<Digit> digits_;  // of block numbers, most significant first
 };
 
+using RankAt = std::function<int(int position)>;
+
 /// Adds an allreduce of chunks [begin, begin + points) to the lane of the rank at `here`. Where a size is
 /// no power of two the input is copied to the output first: at most grid.widest() chunks a step.
 void swing_allreduce(Builder::LaneBuilder& lane, const SwingGrid& grid, int here, int begin,
-                     const std::function<int(int position)>& rank_at);
+                     const RankAt& rank_at);
+
+/// Adds an allgather of one chunk of each rank. Blocks are ranks' numbers here, so that messages are ranges
+/// of the output: before the exchanges each rank is sent the block that it stands for in them, where that
+/// is not its own.
+void swing_allgather(Builder::LaneBuilder& lane, const SwingGrid& grid, int here, const RankAt& rank_at);
+
+/// The same backwards; uses scratch chunks [0, points).
+void swing_reduce_scatter(Builder::LaneBuilder& lane, const SwingGrid& grid, int here,
+                          const RankAt& rank_at);
+
+/// Whether in these two any rank stands for another's block.
+bool swing_moves_blocks(const SwingGrid& grid, const RankAt& rank_at);
 
 }  // namespace tamaki

@@ -1,0 +1,71 @@
+// Swing on a torus, allgather/swing.cpp backwards: see shapes/swing.hpp. One stream of whole blocks, as
+// parts of a block are not neighbours in memory.
+#include "algorithms/shapes/swing.hpp"
+#include "algorithms/algorithm.hpp"
+#include "algorithms/shapes/arguments.hpp"
+#include "algorithms/shapes/torus.hpp"
+#include "schedule/builder.hpp"
+
+namespace tamaki {
+namespace {
+
+std::string refuses(const Topology& topology, const Problem& problem) {
+  if (std::string reason = refuse_reordering(topology, problem); !reason.empty()) return reason;
+  return refuse_without_grid(topology, problem);
+}
+
+SwingGrid swing_of(const Grid& grid) {
+  std::vector<int> sizes;
+  for (int d = 0; d < grid.dimensions(); ++d) sizes.push_back(grid.size(d));
+  return SwingGrid(sizes, 0, SwingGrid::Side::plain);
+}
+
+Program build(const Topology& topology, const Problem& problem, int rank) {
+  const int p = problem.ranks;
+  Builder b({.algorithm = "swing",
+             .collective = Collective::reduce_scatter,
+             .ranks = p,
+             .rank = rank,
+             .scratch_chunks = p > 1 ? p : 0,
+             .max_width = p > 1 ? p / 2 : 1});
+  auto lane = b.lane();
+  if (p == 1) {
+    lane.copy(in(0), out(0), {.finish = true});
+    return b.take();
+  }
+  const Grid grid(topology);
+  swing_reduce_scatter(lane, swing_of(grid), grid.position_of(rank),
+                       [&](int position) { return grid.rank_at(position); });
+  return b.take();
+}
+
+ClosedForm closed_form(const Topology& topology, const Problem& problem) {
+  const std::int64_t p = problem.ranks;
+  const Grid grid(topology);
+  const SwingGrid swing = swing_of(grid);
+  const bool moves = swing_moves_blocks(swing, [&](int position) { return grid.rank_at(position); });
+  return {.rounds = swing.powers_of_two() ? ceil_log(problem.ranks, 2) + moves : ClosedForm::kNotStated,
+          .chunks_sent = p - 1 + moves,
+          .chunks_received = p - 1 + moves};
+}
+
+}  // namespace
+
+extern const Algorithm k_reduce_scatter_swing;
+const Algorithm k_reduce_scatter_swing = {
+    .name = "swing",
+    .collective = Collective::reduce_scatter,
+    .source =
+        "De Sensi, Bonato, Saam, Hoefler, Swing: short-cutting rings for higher bandwidth allreduce, NSDI "
+        "2024, sections 3 and 4",
+    .cost = "(log2(p) + 1) alpha + n (p-1)/p beta + n gamma; more alpha if a side is no power of two",
+    .direct_safe = true,
+    .in_place_safe = true,
+    .direct_in_place_safe = true,
+    .uses_topology = true,
+    .refuses = refuses,
+    .build = build,
+    .closed_form = closed_form,
+};
+
+}  // namespace tamaki
