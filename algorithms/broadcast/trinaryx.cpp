@@ -1,50 +1,24 @@
 // Three pipelined trees on a torus that share no link (two on two dimensions or a ring): see
-// shapes/torus_trees.hpp. Tree t carries chunks [t * pieces, (t + 1) * pieces).
-#include <vector>
-
+// shapes/torus_trees.hpp.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "algorithms/shapes/torus_trees.hpp"
-#include "schedule/builder.hpp"
 
 namespace tamaki {
 namespace {
 
 std::string refuses(const Topology& topology, const Problem& problem) {
   if (std::string reason = refuse_bad_arguments(topology, problem); !reason.empty()) return reason;
-  return refuse_without_torus_trees(topology, problem);
+  return refuse_without_torus_trees(topology, problem, TreeLinks::few);
 }
 
 Program build(const Topology& topology, const Problem& problem, int rank) {
-  const int pieces = problem.pieces, root = problem.root;
-  const TorusTrees trees(topology, root);
-  Builder b({.algorithm = "trinaryx",
-             .collective = Collective::broadcast,
-             .ranks = problem.ranks,
-             .rank = rank,
-             .root = root,
-             .chunks = trees.count() * pieces});
-  for (int t = 0; t < trees.count(); ++t) {
-    const int parent = trees.parent(t, rank);
-    const Operand piece = out(t * pieces, 1);
-    std::vector<Operand> places;
-    for (int child : trees.children(t, rank)) places.push_back(to(child, piece));
-    places.push_back(piece);
-    auto lane = b.lane();
-    const Operand source = parent < 0 ? in(t * pieces, 1) : from(parent);
-    lane.repeat(pieces, 0, [&] { lane.step(std::vector{source}, places); });
-  }
-  return b.take();
+  return torus_trees_broadcast(TorusTrees(topology, problem.root, TreeLinks::few), "trinaryx", problem,
+                               rank);
 }
 
 ClosedForm closed_form(const Topology& topology, const Problem& problem) {
-  const TorusTreesCosts trees = torus_trees_costs(topology, problem.ranks, problem.root);
-  const std::int64_t pieces = problem.pieces, count = TorusTrees(topology, problem.root).count();
-  const std::int64_t one = problem.ranks > 1 ? count * pieces : 0;
-  return {.rounds = pieces == 1 ? trees.down : ClosedForm::kNotStated,
-          .chunks_sent = pieces * trees.most_children,
-          .chunks_received = one,
-          .chunks = count * pieces};
+  return torus_trees_form(TorusTrees(topology, problem.root, TreeLinks::few), problem);
 }
 
 }  // namespace

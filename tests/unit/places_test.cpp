@@ -146,12 +146,18 @@ TEST(Placed, torusOfEqualSidesTakesTheRoundsOfTheBucket) {
 /// The trees span the torus, and no link carries two of them in one direction.
 TEST(Placed, torusTreesShareNoLink) {
   for (const char* text :
-       {"torus:3x3x3", "torus:5x4x7", "torus:4x3", "torus:6", "torus:3x1x5", "torus:7x3x3"}) {
+       {"torus:3x3x3", "torus:5x4x7", "torus:4x3", "torus:6", "torus:3x1x5", "torus:7x3x3", "torus:3x5x4x3"}) {
     std::string error;
     const Topology topology = parse_place(text, &error);
     const int p = topology.ranks();
-    for (int root : {0, p / 2, p - 1}) {
-      const TorusTrees trees(topology, root);
+    for (const auto& [root, kind] : {std::pair{0, TreeLinks::few}, {p / 2, TreeLinks::few}, {p - 1, TreeLinks::few},
+                                     {0, TreeLinks::all}, {p / 2, TreeLinks::all}, {p - 1, TreeLinks::all}}) {
+      if (!refuse_without_torus_trees(topology, {.ranks = p}, kind).empty()) {
+        EXPECT_EQ(kind, TreeLinks::few);
+        EXPECT_EQ(topology.grid.size(), 4u);
+        continue;
+      }
+      const TorusTrees trees(topology, root, kind);
       std::set<std::pair<int, int>> links;
       for (int t = 0; t < trees.count(); ++t)
         for (int r = 0; r < p; ++r) {
