@@ -43,19 +43,19 @@ Program build(const Topology& topology, const Problem& problem, int rank) {
       const auto block = [&](int coordinate, int by = 0) {
         return out(grid.rank_at(grid.with(position, d, coordinate)) * K + task.stream, by);
       };
-      const Operand mine = block(own), arrives = from(previous, task.link);
+      const Operand mine = block(own), arrives = from(previous, task.channel);
       if (task.stage == grid.dimensions() - 1)
-        lane.step({in(task.stream)}, {to(next, mine, task.link), mine});
+        lane.step({in(task.stream)}, {to(next, mine, task.channel), mine});
       else
-        lane.send(mine, to(next, mine, task.link), {.after = after});
+        lane.send(mine, to(next, mine, task.channel), {.after = after});
       if (grid.row_major())
         lane.repeat(a - 2, -way * stride * a, [&] {
           const Operand first = block(own - way, stride);
-          lane.step({arrives}, {to(next, first, task.link), first});
+          lane.step({arrives}, {to(next, first, task.channel), first});
         });
       else
         for (int i = 1; i < a - 1; ++i)
-          lane.step({arrives}, {to(next, block(own - i * way), task.link), block(own - i * way)});
+          lane.step({arrives}, {to(next, block(own - i * way), task.channel), block(own - i * way)});
       done = lane.recv(arrives, block(own + way));
     });
     last.push_back(done);

@@ -51,7 +51,7 @@ Program build(const Topology& topology, const Problem& problem, int rank) {
                             .way = way,
                             .next = grid.rank_at(grid.with(here, dimension, own + way)),
                             .previous = grid.rank_at(grid.with(here, dimension, own - way)),
-                            .channel = task.link,
+                            .channel = task.channel,
                             .begin = begin,
                             .width = width,
                             .after = after};

@@ -45,8 +45,8 @@ Program build(const Topology& topology, const Problem& problem, int rank) {
     int cell = first_cell[task.stream];  // of coordinate 0 in this dimension and the ones after it
     for (int i = 1; i < task.stage; ++i)
       cell += grid.coordinate(here, stream.order[i]) * TorusPlan::width(grid, stream, i);
-    const Operand arrives = from(grid.rank_at(grid.with(here, d, own - way)), task.link);
-    const Operand leaves = to(grid.rank_at(grid.with(here, d, own + way)), {}, task.link);
+    const Operand arrives = from(grid.rank_at(grid.with(here, d, own - way)), task.channel);
+    const Operand leaves = to(grid.rank_at(grid.with(here, d, own + way)), {}, task.channel);
     std::vector<StepId> after;
     if (task.after >= 0 && plan.tasks[task.after].lane != task.lane) after.push_back(last[task.after]);
     Builder::LaneBuilder& lane = lanes[task.lane];

@@ -1,6 +1,7 @@
 #include "algorithms/shapes/torus.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tamaki {
 
@@ -51,9 +52,10 @@ std::string refuse_without_row_major_grid(const Topology& topology, const Proble
 
 std::string refuse_without_torus_plan(const Topology& topology, const Problem& problem) {
   if (std::string reason = refuse_without_grid(topology, problem); !reason.empty()) return reason;
-  // 4 streams a link at most, and 2 links a dimension.
+  // 2 links a dimension, and of each 4 streams at most, or `pieces`.
   constexpr std::int64_t kMostChunks = std::int64_t{1} << 30;
-  if (std::int64_t{8} * std::ssize(topology.grid) * problem.ranks * problem.pieces > kMostChunks)
+  if (std::int64_t{2} * std::ssize(topology.grid) * problem.ranks * std::max(4, problem.pieces) >
+      kMostChunks)
     return "pieces is " + std::to_string(problem.pieces) + ", too many for " +
            std::to_string(problem.ranks) + " ranks";
   return {};
@@ -167,6 +169,16 @@ int TorusPlan::width(const Grid& grid, const TorusStream& stream, int stage) {
 
 namespace {
 
+// Streams a link at most where there is no pipeline: with more of them uneven sides are balanced no better.
+constexpr int kStreamsAlone = 4;
+
+/// What a lane of a link does: with several pieces, reductions and allgathers have lanes of their own.
+struct LinkLanes {
+  int reduce = 1;  // lanes for reduce-scatters
+  int gather = 0;  // and for allgathers; 0: the same ones
+  int all() const { return reduce + gather; }
+};
+
 TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
   TorusPlan plan;
   const int dimensions = grid.dimensions();
@@ -175,25 +187,32 @@ TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
     return plan;
   }
   const Links links(grid);
-  plan.lanes = links.lanes;
+  const bool both = parts == TorusParts::both;
+  const LinkLanes own = both && pieces > 1 ? LinkLanes{.reduce = 3, .gather = 1} : LinkLanes{};
+  plan.lanes = links.lanes * own.all();
   // Of single blocks each stream costs as many messages as there are ranks: no more of them than lanes.
-  const int most = (parts == TorusParts::both ? 4 : 1) * links.lanes;
+  const int most = (!both ? 1 : pieces == 1 ? kStreamsAlone : pieces) * links.lanes;
   const std::vector<TorusStream> once = balanced_streams(grid, links, most);
-  for (int i = 0; i < pieces; ++i) plan.streams.insert(plan.streams.end(), once.begin(), once.end());
+  const int times = !both ? pieces : pieces == 1 ? 1 : std::max(1, most / static_cast<int>(once.size()));
+  for (int i = 0; i < times; ++i) plan.streams.insert(plan.streams.end(), once.begin(), once.end());
 
   // List scheduling of Giffler and Thompson (Operations Research 8, 1960): on the lane of the task that can
-  // end first, of those that can start before that, the one whose stream has most to come.
+  // end first, of those that can start before that, the one of the earliest piece, so that pieces follow
+  // each other through the stages, and of these the one whose stream has most to come.
   struct Next {
-    int done = 0;            // tasks of the stream
+    int done = 0;  // tasks of the stream
+    int piece = 0;
     std::int64_t ready = 0;  // in chunks sent
     std::int64_t left = 0;
     int last = -1;  // number of its task before
   };
-  const int each = parts == TorusParts::both ? 2 * dimensions : dimensions;
+  const int each = both ? 2 * dimensions : dimensions;
   std::vector<Next> streams(plan.streams.size());
-  std::vector<std::int64_t> lane_free(static_cast<std::size_t>(links.lanes), 0);
-  for (Next& next : streams)
-    next.left = std::int64_t{grid.points() - 1} * (parts == TorusParts::both ? 2 : 1);
+  std::vector<std::int64_t> lane_free(static_cast<std::size_t>(plan.lanes), 0);
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    streams[s].piece = own.gather > 0 ? static_cast<int>(s / once.size()) : 0;
+    streams[s].left = std::int64_t{grid.points() - 1} * (both ? 2 : 1);
+  }
   const auto task_of = [&](std::size_t s) {
     const int i = streams[s].done;
     TorusTask task;
@@ -201,8 +220,13 @@ TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
     task.gather = parts == TorusParts::allgather || i >= dimensions;
     task.stage = task.gather ? each - 1 - i : i;
     task.link = link_in(grid, plan.streams[s], plan.streams[s].order[task.stage]);
-    task.lane = links.lane_of[task.link];
     task.after = streams[s].last;
+    int role = task.gather && own.gather > 0 ? own.reduce : 0;
+    const auto lane_in = [&](int r) { return links.lane_of[task.link] + r * links.lanes; };
+    for (int other = 1; role < own.reduce && other < own.reduce; ++other)
+      if (lane_free[lane_in(other)] < lane_free[lane_in(role)]) role = other;
+    task.lane = lane_in(role);
+    task.channel = task.link * own.all() + role;
     return task;
   };
   const std::size_t total = plan.streams.size() * static_cast<std::size_t>(each);
@@ -217,20 +241,26 @@ TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
       if (streams[s].done == each) continue;
       Option option{.task = task_of(s)};
       option.start = std::max(lane_free[option.task.lane], streams[s].ready);
-      option.end = option.start + load(grid, plan.streams[s], option.task.stage);
+      // Lanes that reduce share their part of the wire.
+      const int slowness = own.gather > 0 && !option.task.gather ? own.reduce : 1;
+      option.end = option.start + slowness * load(grid, plan.streams[s], option.task.stage);
       options.push_back(option);
     }
     for (const Option& option : options)
       if (soonest == nullptr || option.end < soonest->end) soonest = &option;
     const Option* chosen = soonest;
+    const auto urgency = [&](const Option& option) {
+      const Next& next = streams[option.task.stream];
+      return std::pair(-next.piece, next.left);
+    };
     for (const Option& option : options)
       if (option.task.lane == soonest->task.lane && option.start < soonest->end &&
-          streams[option.task.stream].left > streams[chosen->task.stream].left)
+          urgency(option) > urgency(*chosen))
         chosen = &option;
     const TorusTask& best = chosen->task;
     Next& next = streams[best.stream];
     next.ready = lane_free[best.lane] = chosen->end;
-    next.left -= chosen->end - chosen->start;
+    next.left -= load(grid, plan.streams[best.stream], best.stage);
     next.last = static_cast<int>(plan.tasks.size());
     ++next.done;
     plan.tasks.push_back(best);

@@ -10,6 +10,12 @@
 // short dimension leaves more for its later ones; then there are more streams than links, chosen so that
 // the links' loads are equal, and each link serves its part of the streams in the order that list
 // scheduling finds.
+//
+// With more than one piece an allreduce is a pipeline besides: each link has three lanes for
+// reduce-scatters and one for allgathers. While one of the three combines what has come, the messages of
+// the others are on the wire, and while later streams are still added up, the results of earlier ones go
+// round. So neither the wire nor the processor waits for the other, where the plain bucket takes the sum of
+// both.
 
 #include <cstdint>
 #include <string>
@@ -78,9 +84,10 @@ struct TorusTask {
   int stream = 0;
   int stage = 0;        // position of its dimension in the stream's order
   bool gather = false;  // allgather, else reduce-scatter
-  int link = 0;         // dimension * 2 + (way is -1): names the channel
+  int link = 0;         // dimension * 2 + (way is -1)
   int lane = 0;
-  int after = -1;  // number of the stream's task before, -1: its first
+  int channel = 0;  // of the link; one for each lane of it
+  int after = -1;   // number of the stream's task before, -1: its first
 };
 
 /// The other blocks that a stage treats alike: calls body(position, number) for each combination of
@@ -107,7 +114,7 @@ enum class TorusParts { reduce_scatter, allgather, both };
 struct TorusPlan {
   std::vector<TorusStream> streams;
   std::vector<TorusTask> tasks;  // in an order that all lanes and `after` agree with
-  int lanes = 1;                 // at most `ports`
+  int lanes = 1;                 // at most `ports` for each of a link's lanes
 
   /// Direction of travel of a stream in a dimension.
   static int way_in(const Grid& grid, const TorusStream& stream, int dimension);
@@ -116,7 +123,8 @@ struct TorusPlan {
   static int width(const Grid& grid, const TorusStream& stream, int stage);
 };
 
-/// `pieces`: that many times the streams. O(streams^2 dimensions^2).
+/// `pieces`: of both, 1 is the plain bucket, and k > 1 the pipeline with k streams a link at most; of the
+/// others as many times the streams. O(streams^2 dimensions^2).
 TorusPlan torus_plan(const Grid& grid, TorusParts parts, int pieces);
 
 /// Messages on the longest chain, where a task needs `rounds_of(task)` one after the other.
