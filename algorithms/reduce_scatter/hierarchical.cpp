@@ -1,5 +1,5 @@
 // Hierarchical: one ring across the hosts for each position; a host adds what its ranks have to what comes
-// by.
+// by, what those of a NUMA domain have as one sum.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "algorithms/shapes/host_blocks.hpp"
@@ -8,7 +8,7 @@ namespace tamaki {
 namespace {
 
 Hierarchy hierarchy(const Topology& topology, const Problem& problem) {
-  return Hierarchy(topology, problem.ranks, Hierarchy::Depth::hosts);
+  return Hierarchy(topology, problem.ranks, Hierarchy::Depth::numa_if_known);
 }
 
 Program build(const Topology& topology, const Problem& problem, int rank) {

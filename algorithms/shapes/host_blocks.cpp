@@ -51,6 +51,37 @@ class Owners {
     const int size = static_cast<int>(local.size());
     for (int k = size - 1; k > 0; --k) body(local[(position + k) % size], (position + k) % size);
   }
+  /// The rank of a domain of this host that what owner i has for the domain (or gets from it) passes
+  /// through.
+  int relay(int i, int domain) const {
+    const std::vector<int>& ranks = h_.domains_of(host)[domain];
+    return ranks[static_cast<std::size_t>(i) % ranks.size()];
+  }
+  /// The rank that rank `of` of this host exchanges owner i's blocks with: the owner itself, where it is of
+  /// the same domain or `of` is the relay, else the relay.
+  int towards(int i, int of) const {
+    const int domain = h_.domain_of(of), through = relay(i, domain);
+    return h_.domain_of(local[i]) == domain || through == of ? local[i] : through;
+  }
+  /// Whether rank `of` is the relay of its domain for owner i of another domain of this host.
+  bool relays(int i, int of) const {
+    const int domain = h_.domain_of(of);
+    return h_.domain_of(local[i]) != domain && relay(i, domain) == of;
+  }
+  /// Calls body(rank) for the ranks that owner i exchanges with itself, from the one after it on.
+  template <class Body>
+  void each_near(int i, const Body& body) const {
+    const int size = static_cast<int>(local.size());
+    for (int k = 1; k < size; ++k)
+      if (const int other = local[(i + k) % size]; towards(i, other) == local[i]) body(other);
+  }
+  /// Calls body(rank) for the other ranks of a rank's domain.
+  template <class Body>
+  void each_mate(int of, const Body& body) const {
+    const std::vector<int>& ranks = h_.domains_of(host)[h_.domain_of(of)];
+    const int size = static_cast<int>(ranks.size()), index = h_.index_of(of);
+    for (int k = 1; k < size; ++k) body(ranks[(index + k) % size]);
+  }
   /// Most blocks that an owner speaks for.
   int most_served() const {
     std::size_t most = 0;
@@ -67,7 +98,7 @@ class Owners {
   }
 };
 
-constexpr int kAcross = 0, kForOthers = 1;  // channels
+constexpr int kAcross = 0, kForOthers = 1, kRelayed = 2;  // channels; kRelayed + i: of owner i
 
 }  // namespace
 
@@ -91,7 +122,7 @@ Program host_allgather(const Hierarchy& hierarchy, std::string_view name, const 
         if (block < 0) continue;
         std::vector<Operand> places;
         if (t < me.hosts - 1) places.push_back(to(next, out(block), kAcross));
-        me.each_other([&](int other, int) {
+        me.each_near(me.own, [&](int other) {
           if (other != block) places.push_back(to(other, out(block), kAcross));
         });
         places.push_back(out(block));
@@ -107,23 +138,67 @@ Program host_allgather(const Hierarchy& hierarchy, std::string_view name, const 
     for (int t = 0; t < me.hosts; ++t)
       me.each_sender([&](int other, int position) {
         const int block = position < me.owners ? me.served_at(me.host - t, position, k) : -1;
-        if (block >= 0 && block != rank) taking.recv(from(other, kAcross), out(block));
+        if (block < 0) return;
+        const int through = me.towards(position, rank);
+        std::vector<Operand> places;
+        if (me.relays(position, rank))
+          me.each_mate(rank, [&](int mate) {
+            if (mate != block) places.push_back(to(mate, out(block), kRelayed + position));
+          });
+        if (block == rank) {
+          if (!places.empty()) taking.step(std::vector{in(0)}, places);
+          return;
+        }
+        places.push_back(out(block));
+        taking.step(std::vector{from(through, through == other ? kAcross : kRelayed + position)}, places);
       });
   return b.take();
 }
 
-ClosedForm host_allgather_form(const Hierarchy& hierarchy, const Problem& problem) {
-  const std::int64_t p = problem.ranks;
-  ClosedForm form = {.rounds = hierarchy.even() ? p - 1 : ClosedForm::kNotStated, .chunks_received = p - 1};
+namespace {
+
+/// Messages inside the host, for each rank as an owner and as a relay.
+struct InsideCounts {
+  std::vector<std::int64_t> all;     // one for each block and rank to be reached
+  std::vector<std::int64_t> others;  // without those that would bring ranks their own blocks
+};
+InsideCounts count_inside(const Hierarchy& hierarchy, int ranks) {
+  InsideCounts counts{std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 0), {}};
+  counts.others = counts.all;
   for (int h = 0; h < hierarchy.hosts(); ++h)
     for (int i = 0; i < hierarchy.least_ranks(); ++i) {
-      const Owners me(hierarchy, hierarchy.ranks_of_host(h)[i]);
+      const int owner = hierarchy.ranks_of_host(h)[i];
+      const Owners me(hierarchy, owner);
       std::int64_t blocks = 0;
       for (int other = 0; other < me.hosts; ++other) blocks += std::ssize(me.served(other, i));
-      const std::int64_t mine = std::ssize(me.served(h, i)), local = std::ssize(me.local);
-      const std::int64_t across = me.hosts > 1 ? blocks - std::ssize(me.served(h + 1, i)) : 0;
-      form.chunks_sent = std::max(form.chunks_sent, across + blocks * (local - 1) - (mine - 1));
+      const auto add = [&](int sender, int reached) {
+        const int position = hierarchy.position_of(reached);
+        counts.all[sender] += blocks;
+        counts.others[sender] += blocks - (position >= me.owners && position % me.owners == i);
+      };
+      me.each_near(i, [&](int other) {
+        add(owner, other);
+        if (me.relays(i, other)) me.each_mate(other, [&](int mate) { add(other, mate); });
+      });
     }
+  return counts;
+}
+
+}  // namespace
+
+ClosedForm host_allgather_form(const Hierarchy& hierarchy, const Problem& problem) {
+  const std::int64_t p = problem.ranks;
+  const bool in_step = hierarchy.even() && hierarchy.levels() == 2;
+  ClosedForm form = {.rounds = in_step ? p - 1 : ClosedForm::kNotStated, .chunks_received = p - 1};
+  const InsideCounts inside = count_inside(hierarchy, problem.ranks);
+  for (int r = 0; r < p; ++r) {
+    const Owners me(hierarchy, r);
+    std::int64_t sent = inside.others[r];
+    if (!me.owns()) ++sent;
+    for (int h = 0; h < me.hosts && me.hosts > 1 && me.owns(); ++h)
+      if (h != wrap(me.host + 1, me.hosts)) sent += std::ssize(me.served(h, me.own));
+    form.chunks_sent = std::max(form.chunks_sent, sent);
+  }
   return form;
 }
 
@@ -143,7 +218,7 @@ Program host_reduce_scatter(const Hierarchy& hierarchy, std::string_view name, c
         if (block < 0) continue;
         std::vector<Operand> sources = {in(block)};
         if (t > 0) sources.push_back(from(previous, kAcross));
-        me.each_other([&](int other, int) { sources.push_back(from(other, kAcross)); });
+        me.each_near(me.own, [&](int other) { sources.push_back(from(other, kAcross)); });
         const bool complete = t == me.hosts - 1;
         const Operand place = !complete       ? to(next, {}, kAcross)
                               : block == rank ? out(0)
@@ -160,25 +235,33 @@ Program host_reduce_scatter(const Hierarchy& hierarchy, std::string_view name, c
     for (int t = 0; t < me.hosts; ++t)
       me.each_other([&](int other, int position) {
         const int block = position < me.owners ? me.served_at(me.host - 1 - t, position, k) : -1;
-        if (block >= 0) giving.send(in(block), to(other, {}, kAcross));
+        if (block < 0) return;
+        const int through = me.towards(position, rank);
+        std::vector<Operand> sources = {in(block)};
+        if (me.relays(position, rank))
+          me.each_mate(rank, [&](int mate) { sources.push_back(from(mate, kRelayed + position)); });
+        giving.step(sources,
+                    std::vector{to(through, {}, through == other ? kAcross : kRelayed + position)});
       });
   return b.take();
 }
 
 ClosedForm host_reduce_scatter_form(const Hierarchy& hierarchy, const Problem& problem) {
   const std::int64_t p = problem.ranks;
-  ClosedForm form = {.rounds = hierarchy.even() ? p - 1 : ClosedForm::kNotStated};
+  const bool in_step = hierarchy.even() && hierarchy.levels() == 2;
+  ClosedForm form = {.rounds = in_step ? p - 1 : ClosedForm::kNotStated};
+  const InsideCounts inside = count_inside(hierarchy, problem.ranks);
   for (int r = 0; r < p; ++r) {
     const Owners me(hierarchy, r);
     std::int64_t blocks = 0;  // that the owner of its position speaks for
     for (int other = 0; other < me.hosts; ++other) blocks += std::ssize(me.served(other, me.own));
     const std::int64_t mine = std::ssize(me.served(me.host, me.own)), local = std::ssize(me.local);
-    std::int64_t sent = local > 1 ? p - (me.owns() ? blocks : 0) : 0, received = me.owns() ? 0 : 1;
+    std::int64_t sent = local > 1 ? p - (me.owns() ? blocks : 0) : 0;
+    std::int64_t received = inside.all[r] + (me.owns() ? 0 : 1);
     if (me.owns()) {
       // A block passes through all hosts; it starts at the one after its own.
       sent += blocks - mine + (mine - 1);
-      received +=
-          blocks * (local - 1) + (me.hosts > 1 ? blocks - std::ssize(me.served(me.host - 1, me.own)) : 0);
+      if (me.hosts > 1) received += blocks - std::ssize(me.served(me.host - 1, me.own));
     }
     form.chunks_sent = std::max(form.chunks_sent, sent);
     form.chunks_received = std::max(form.chunks_received, received);

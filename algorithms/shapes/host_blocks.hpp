@@ -3,6 +3,10 @@
 // number of owners that a host has: owner i speaks with the owners i of the other hosts, for itself and for
 // the ranks i + G, i + 2G, ... of its host. Hosts of one size have owners only. On rails, owners i are
 // those of rail i, and no message leaves its rail.
+//
+// Three levels, for allgather and reduce-scatter, where NUMA domains are known: what an owner exchanges
+// with another domain of its host passes through one rank there, another one for each owner, so that a
+// block crosses between domains once.
 
 #include <string_view>
 
