@@ -30,6 +30,7 @@ def require(condition, message):
 class Runner:
     def __init__(self, options):
         self.mpi, self.preload, self.programs = options.mpi, options.preload, options.programs
+        self.runtime = options.runtime + ":" if options.runtime else ""
         self.folder = tempfile.mkdtemp(prefix="tamaki_mpi_")
         self.stats_path = os.path.join(self.folder, "stats")
         self.launcher = shutil.which("mpirun." + self.mpi)
@@ -46,7 +47,7 @@ class Runner:
         settings = {"TAMAKI_MPI_STATS": self.stats_path, "TAMAKI_MPI_SETUP_CALLS": "0"}
         settings.update(environment)
         if preload:
-            settings["LD_PRELOAD"] = preload
+            settings["LD_PRELOAD"] = self.runtime + preload
         return ["-n", str(ranks), "env"] + [f"{k}={v}" for k, v in settings.items()] + program
 
     def run(self, ranks, *program, environment=None, preload=None, launcher=(), fails=False, seconds=240, groups=None):
@@ -244,7 +245,7 @@ def hosts(runner):
         output = runner.run(2, runner.program("calls"), preload=other)
         require("calls validated" in output and "is loaded into a program of" in output, "the preload for the other MPI")
     for program in (["/bin/sh", "-c", "echo fine | cat"], [runner.program("loader")]):
-        environment = dict(os.environ, LD_PRELOAD=runner.preload, TAMAKI_MPI_STATS=runner.stats_path)
+        environment = dict(os.environ, LD_PRELOAD=runner.runtime + runner.preload, TAMAKI_MPI_STATS=runner.stats_path)
         ended = subprocess.run(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         require("symbol" not in ended.stderr and "tamaki" not in ended.stderr, "a program without MPI: " + ended.stderr)
     runner.run(2, runner.program("validate"), "unfinalized", fails=runner.mpi == "openmpi")
@@ -377,6 +378,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--mpi", required=True, choices=["openmpi", "mpich"])
     parser.add_argument("--preload", required=True)
+    parser.add_argument("--runtime", default="", help="of a sanitizer: wants to be preloaded first")
     parser.add_argument("--programs", required=True)
     parser.add_argument("case")
     parser.add_argument("argument", nargs="?")
