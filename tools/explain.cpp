@@ -115,7 +115,8 @@ Result<Ground> interpret(const ExplainArguments& a) {
   std::vector<std::int32_t> on_host(static_cast<std::size_t>(sweep.topology.ranks()));
   std::int32_t most = 1;
   for (const std::int32_t host : sweep.topology.host_of_rank) most = std::max(most, ++on_host[static_cast<std::size_t>(host)]);
-  const CostOptions costs{.slot_bytes = default_slot_bytes(most)};
+  const CostOptions costs{.slot_bytes = default_slot_bytes(most),
+                          .alike = a.cluster.empty() ? CostOptions::kGuessedAlike : CostOptions().alike};
   sweep.slot_bytes = costs.slot_bytes;
   sweep.threads = a.jobs > 0 ? a.jobs : allowed_cores();
   ground.costs = std::make_unique<Costs>(sweep.machine, sweep.placement, sweep.topology, costs);
@@ -195,7 +196,7 @@ std::string why_text(const Ground& ground, const Answer& answer) {
   if (answer.rule != nullptr) return fmt::format("a rule of {} says so", ground.rules_from);
   if (!(answer.chosen.seconds > 0)) return "costs are not known; it is the first of the order of preference that can serve";
   const auto first = std::find_if(answer.all.begin(), answer.all.end(), [](const Consideration& c) { return c.why_not.empty(); });
-  if (first != answer.all.end() && first->seconds < answer.chosen.seconds) return "preferred among those within 5 % of the least time";
+  if (first != answer.all.end() && first->seconds < answer.chosen.seconds) return fmt::format("preferred among those within {:.0f} % of the least time", 100 * (ground.costs->alike() - 1));
   return "the least time of those that can serve";
 }
 

@@ -123,7 +123,8 @@ Status CommunicatorImpl::locate(const Options& options, const Exchange& exchange
   structure_ = std::move(found.what);
   log(Level::info, std::to_string(members_.size()) + " ranks: " + structure_);
   auto costs = std::make_shared<Costs>(ground->machine, std::move(placement), std::move(found.topology),
-                                       CostOptions{.slot_bytes = slot_bytes_});
+                                       CostOptions{.slot_bytes = slot_bytes_,
+                                                   .alike = ground->described ? CostOptions().alike : CostOptions::kGuessedAlike});
   apply_tuning(ground->tuning, costs.get());
   costs_ = job_->share(std::move(costs));
   return {};

@@ -60,6 +60,10 @@ struct CostOptions {
   std::size_t slot_bytes = std::size_t{128} << 10;  // longer chunks move in slices of so much
   /// Candidates with more messages than that (of all ranks together, counted without slices) are not simulated.
   std::int64_t most_messages = 500'000;
+  /// Times within this factor of the least are as good as it: what the model can tell apart. Where the machine's rates are
+  /// guesses (kGuessedAlike) less than where they are described.
+  double alike = 1.05;
+  static constexpr double kGuessedAlike = 1.25;
   /// Of more ranks than that only the algorithms `shortlist` names are simulated, of more than most_ranks none.
   std::int32_t all_up_to_ranks = 128;
   std::int32_t most_ranks = 4'096;
@@ -74,6 +78,7 @@ class Costs {
   std::uint64_t key() const { return key_; }
   const Machine& machine() const { return machine_; }
   const Topology& topology() const { return topology_; }
+  double alike() const { return options_.alike; }
 
   /// Replaces what was measured, or simulated before, of `collective`: curves that need not be made. To be called before
   /// curves() of that collective.

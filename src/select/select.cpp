@@ -120,14 +120,13 @@ Problem problem_of(const Question& q) {
 /// The cheapest candidate that can serve. Of those that are as cheap to within what a model can tell, the one that is
 /// preferred, so that choices do not change back and forth over sizes.
 std::optional<Choice> cheapest(const Question& q, const std::vector<std::string_view>& preferred) {
-  constexpr double kAlike = 1.05;
   std::optional<Choice> best;
   std::size_t best_place = preferred.size();
   double least = 0;
   for (const Estimate& estimate : q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred)) {
     const Algorithm& algorithm = *estimate.candidate.algorithm;
     const Problem problem = problem_of(q, estimate.candidate.problem);
-    if (best && estimate.seconds > kAlike * least) break;
+    if (best && estimate.seconds > q.costs->alike() * least) break;
     if (!refusal(algorithm, q, problem).empty()) continue;
     const auto place =
         static_cast<std::size_t>(std::find(preferred.begin(), preferred.end(), algorithm.name) - preferred.begin());

@@ -14,6 +14,7 @@
 #include "base/socket.hpp"
 #include "communicator/bootstrap/environment.hpp"
 #include "select/select.hpp"
+#include "select/tuning.hpp"
 #include "transports/transport.hpp"
 
 namespace tamaki::tools {
@@ -48,6 +49,12 @@ std::string rendezvous_error(const std::string& text) {
   if (text.find(':') != colon && (text[0] != '[' || text[colon - 1] != ']'))
     return "an IPv6 address is written [address]:port";
   return {};
+}
+
+/// A tuning table: it need not be there, but where it is it must be one.
+std::string tuning_error(const std::string& text) {
+  const Result<TuningTable> table = read_tuning(tuning_path(text));
+  return table ? std::string() : table.error().message;
 }
 
 /// A path whose file the library will make: its folder must be there and let files be made.
@@ -89,6 +96,7 @@ std::string meaning_error(const OptionFact& fact, const std::string& text, const
     return message.compare(0, own_name.size(), own_name) == 0 ? message.substr(own_name.size()) : message;
   }
   if (fact.name == "TAMAKI_RENDEZVOUS") return rendezvous_error(text);
+  if (fact.name == "TAMAKI_TUNING") return tuning_error(text);
   if (fact.range == "path") return path_error(text);
   if (fact.name == "TAMAKI_MPI_MIN_BYTES" && own.mpi_min_bytes > own.mpi_max_bytes)
     return fmt::format("it is above TAMAKI_MPI_MAX_BYTES={}: no message would be taken",
