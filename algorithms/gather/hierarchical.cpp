@@ -1,49 +1,19 @@
 // Hierarchical: the tree of broadcast/hierarchical.cpp, upwards; a node collects the blocks of its subtree
 // and sends them on, consecutive ones in one message.
 #include <algorithm>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "algorithms/shapes/host_tree.hpp"
-#include "schedule/builder.hpp"
+#include "algorithms/shapes/tree_blocks.hpp"
 
 namespace tamaki {
 namespace {
 
 Program build(const Topology& topology, const Problem& problem, int rank) {
-  const int p = problem.ranks, root = problem.root;
-  const Hierarchy hierarchy(topology, p, Hierarchy::Depth::numa_if_known);
-  const HostTreeNode node = host_tree_node(hierarchy, problem.radix, root, rank);
-  const bool leaf = node.children.empty();
-  Builder b({.algorithm = "hierarchical",
-             .collective = Collective::gather,
-             .ranks = p,
-             .rank = rank,
-             .root = root,
-             .scratch_chunks = rank == root || leaf ? 0 : static_cast<int>(node.ranks.size()),
-             .max_width = std::max(1, p - 1)});
-  auto lane = b.lane();
-  // Where the block of a rank is kept here. At the root that is its place in the output.
-  const auto place = [&](int of) {
-    if (rank == root) return out(of);
-    return tmp(
-        static_cast<int>(std::lower_bound(node.ranks.begin(), node.ranks.end(), of) - node.ranks.begin()));
-  };
-  if (rank == root || !leaf) lane.copy(in(0), place(rank));
-  for (auto child = node.children.rbegin(); child != node.children.rend();
-       ++child)  // the smallest is ready first
-    for (const RankRun& run : runs_of(child->ranks))
-      lane.recv(from(child->rank), place(run.first), {.width = run.count, .size_of = out(run.first)});
-  if (rank == root) return b.take();
-  if (leaf) {
-    lane.send(in(0), to(node.parent, node.parent == root ? out(rank) : Operand{}));
-    return b.take();
-  }
-  for (const RankRun& run : runs_of(node.ranks))
-    lane.send(tmp(run.index), to(node.parent, node.parent == root ? out(run.first) : Operand{}),
-              {.width = run.count, .size_of = out(run.first)});
-  return b.take();
+  const Hierarchy hierarchy(topology, problem.ranks, Hierarchy::Depth::numa_if_known);
+  const HostTreeNode node = host_tree_node(hierarchy, problem.radix, problem.root, rank);
+  return tree_gather(node, "hierarchical", problem, rank);
 }
 
 ClosedForm closed_form(const Topology& topology, const Problem& problem) {

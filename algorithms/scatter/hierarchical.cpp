@@ -1,50 +1,19 @@
 // Hierarchical: the tree of broadcast/hierarchical.cpp; a node gets the blocks of its subtree and hands its
 // children theirs, consecutive ones in one message, the largest subtree first.
 #include <algorithm>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/shapes/arguments.hpp"
 #include "algorithms/shapes/host_tree.hpp"
-#include "schedule/builder.hpp"
+#include "algorithms/shapes/tree_blocks.hpp"
 
 namespace tamaki {
 namespace {
 
 Program build(const Topology& topology, const Problem& problem, int rank) {
-  const int p = problem.ranks, root = problem.root;
-  const Hierarchy hierarchy(topology, p, Hierarchy::Depth::numa_if_known);
-  const HostTreeNode node = host_tree_node(hierarchy, problem.radix, root, rank);
-  const bool leaf = node.children.empty();
-  Builder b({.algorithm = "hierarchical",
-             .collective = Collective::scatter,
-             .ranks = p,
-             .rank = rank,
-             .root = root,
-             .scratch_chunks = rank == root || leaf ? 0 : static_cast<int>(node.ranks.size()),
-             .max_width = std::max(1, p - 1)});
-  auto lane = b.lane();
-  // Where the block for a rank is kept here. At the root that is its place in the input.
-  const auto place = [&](int of) {
-    if (rank == root) return in(of);
-    return tmp(
-        static_cast<int>(std::lower_bound(node.ranks.begin(), node.ranks.end(), of) - node.ranks.begin()));
-  };
-  if (rank != root && leaf) {
-    lane.recv(from(node.parent), out(0));
-    return b.take();
-  }
-  if (rank != root)
-    for (const RankRun& run : runs_of(node.ranks))
-      lane.recv(from(node.parent), tmp(run.index), {.width = run.count, .size_of = in(run.first)});
-  for (const auto& child : node.children) {
-    // A leaf child puts its block into its output; the others keep theirs in scratch.
-    const Operand lands = child.ranks.size() == 1 ? out(0) : Operand{};
-    for (const RankRun& run : runs_of(child.ranks))
-      lane.send(place(run.first), to(child.rank, lands), {.width = run.count, .size_of = in(run.first)});
-  }
-  lane.copy(place(rank), out(0), {.size_of = in(rank)});
-  return b.take();
+  const Hierarchy hierarchy(topology, problem.ranks, Hierarchy::Depth::numa_if_known);
+  const HostTreeNode node = host_tree_node(hierarchy, problem.radix, problem.root, rank);
+  return tree_scatter(node, "hierarchical", problem, rank);
 }
 
 ClosedForm closed_form(const Topology& topology, const Problem& problem) {
