@@ -12,6 +12,7 @@
 #include "command.hpp"
 #include "output_file.hpp"
 #include "problem_set.hpp"
+#include "simulate/parallel.hpp"
 #include "simulate/sweep.hpp"
 #include "topology/recognize.hpp"
 
@@ -21,6 +22,7 @@ namespace {
 struct SimulateArguments {
   std::string cluster, collective = "allreduce", algorithm = "all", bytes = "1G", order = "slot";
   std::string lanes = "auto", pieces = "auto", radix = "2", slices = "1";
+  std::string parallel, parallel_order = "tp-dp-pp", groups = "dp", placement = "best";
   std::string json, plot, trace, heatmap;
   std::vector<std::string> slow_links, slow_hosts;
   int ranks = 0, root = 0, jobs = 0;
@@ -39,6 +41,9 @@ Examples:
   tamaki simulate --cluster sakuraone --bytes 1K..4G --plot sweep.svg --json sweep.json
   tamaki simulate --cluster torus:8x8x8 --algorithm torus --bytes 64M --heatmap links.svg
   tamaki simulate --cluster hosts:4x2 --algorithm ring --bytes 1M --trace ring.trace.json
+  tamaki simulate --cluster fugaku:48x6x48 --order first --parallel 6x8x288 --groups dp --bytes 1G
+                          the allreduces of all data parallel groups at once, as ranks come and as
+                          they are placed best (--groups pp: what stages send each other)
   tamaki simulate --cluster rails:4x8 --algorithm rail --slow-link "nic 3 of host 1, out=0.25"
 
 Exit status: 0 in order, 2 wrong usage (also: every algorithm refuses), 3 a file cannot be written.)";
@@ -112,10 +117,14 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
   if (split_list(a.collective).size() != 1)
     return fail(Code::invalid_argument,
                 fmt::format("--collective: \"{}\" must be one collective", a.collective));
-  Result<std::vector<const Algorithm*>> found =
-      find_algorithms(a.collective, a.algorithm == "all" ? "" : a.algorithm);
-  if (!found) return pass(std::move(found));
-  options.algorithms = std::move(*found);
+  if (!a.parallel.empty() && a.groups == "pp") {
+    options.algorithms = {&k_stage_send};
+  } else {
+    Result<std::vector<const Algorithm*>> found =
+        find_algorithms(a.collective, a.algorithm == "all" ? "" : a.algorithm);
+    if (!found) return pass(std::move(found));
+    options.algorithms = std::move(*found);
+  }
   Result<std::vector<double>> sizes = parse_sizes(a.bytes, "--bytes");
   if (!sizes) return pass(std::move(sizes));
   options.sizes = std::move(*sizes);
@@ -183,20 +192,47 @@ Status write_pictures(const SweepOptions& options, const Sweep& sweep, OutputFil
   return trace->write(trace_json(spans));
 }
 
+using Progress = std::function<void(const std::string&, int, int)>;
+
+int run_groups(const SimulateArguments& a, const SweepOptions& options, const Progress& progress) {
+  const auto failed = [](const Error& error) { return report_error("simulate", error); };
+  ParallelOptions parallel{.order = a.parallel_order};
+  const Result<ParallelSizes> sizes = parse_parallel(a.parallel);
+  if (!sizes) return failed(sizes.error());
+  parallel.sizes = *sizes;
+  parallel.kind = a.groups == "tp"   ? ParallelOptions::Kind::tp
+                  : a.groups == "pp" ? ParallelOptions::Kind::pp
+                                     : ParallelOptions::Kind::dp;
+  parallel.places = a.placement == "given" ? ParallelOptions::Places::given
+                    : a.placement == "all" ? ParallelOptions::Places::all
+                                           : ParallelOptions::Places::best;
+  OutputFile json;
+  if (Status s = json.open("--json", a.json); !s) return failed(s.error());
+  const Result<std::vector<ParallelRow>> rows = run_parallel(options, parallel, progress);
+  progress("", 0, 0);
+  if (!rows) return failed(rows.error());
+  if (a.json != "-") fmt::print("{}", parallel_table(parallel, *rows));
+  if (Status s = json.write(a.json.empty() ? "" : parallel_json(parallel, *rows)); !s) return failed(s.error());
+  const Sweep& first = rows->front().sweep;
+  return first.best(options.sizes.size() - 1) >= 0 ? kOk : kUsage;
+}
+
 int run_simulate(const SimulateArguments& a) {
   const auto failed = [](const Error& error) { return report_error("simulate", error); };
   const Result<SweepOptions> options = interpret(a);
   if (!options) return failed(options.error());
+  const bool tell = !a.quiet && isatty(STDERR_FILENO) != 0;
+  const Progress progress = [&](const std::string& now, int done, int all) {
+    if (tell) fmt::print(stderr, "\r\033[K{}", all > 0 ? fmt::format("{} of {} done; {}", done, all, now) : "");
+  };
+  if (!a.parallel.empty()) return run_groups(a, *options, progress);
   OutputFile json, plot, trace, heatmap;
   if (Status s = json.open("--json", a.json); !s) return failed(s.error());
   if (Status s = plot.open("--plot", a.plot); !s) return failed(s.error());
   if (Status s = trace.open("--trace", a.trace); !s) return failed(s.error());
   if (Status s = heatmap.open("--heatmap", a.heatmap); !s) return failed(s.error());
-  const bool tell = !a.quiet && isatty(STDERR_FILENO) != 0;
-  const Result<Sweep> sweep = run_sweep(*options, [&](const std::string& now, int done, int all) {
-    if (tell) fmt::print(stderr, "\r\033[K{} of {} done; {}", done, all, now);
-  });
-  if (tell) fmt::print(stderr, "\r\033[K");
+  const Result<Sweep> sweep = run_sweep(*options, progress);
+  progress("", 0, 0);
   if (!sweep) return failed(sweep.error());
   const bool to_stdout = a.json == "-" || a.plot == "-" || a.trace == "-" || a.heatmap == "-";
   if (!to_stdout) fmt::print("{}", sweep_table(*options, *sweep));
@@ -259,12 +295,28 @@ void add_simulate(CLI::App& app, int* status) {
   sub->add_option("--slow-host", a->slow_hosts,
                   "NUMBER=FACTOR: so have the engines and processors of a host")
       ->check(not_empty());
+  auto* parallel = sub->add_option("--parallel", a->parallel,
+                                   "TPxPPxDP: time communicators of such training, all of a kind at once")
+                       ->check(not_empty());
+  sub->add_option("--parallel-order", a->parallel_order, "the three from fastest to slowest in the rank")
+      ->capture_default_str()
+      ->needs(parallel);
+  sub->add_option("--groups", a->groups, "which: tp, dp (a collective), pp (each stage sends to the next)")
+      ->check(CLI::IsMember({"tp", "pp", "dp"}))
+      ->capture_default_str()
+      ->needs(parallel);
+  sub->add_option("--placement", a->placement,
+                  "given: ranks in --order; best: that, and the best cut of the torus into blocks; all: every cut")
+      ->check(CLI::IsMember({"given", "best", "all"}))
+      ->capture_default_str()
+      ->needs(parallel);
   sub->add_option("-j,--jobs", a->jobs, "threads (default: one a core)")->transform(whole_number(1, 1024));
   sub->add_option("--json", a->json, "results as JSON")->check(not_empty());
   sub->add_option("--plot", a->plot, "time and bandwidth over size, SVG")->check(not_empty());
   sub->add_option("--trace", a->trace, "timeline of the fastest at the largest size, for Perfetto")
       ->check(not_empty());
   sub->add_option("--heatmap", a->heatmap, "load of all links then, SVG")->check(not_empty());
+  for (const char* picture : {"--plot", "--trace", "--heatmap"}) parallel->excludes(sub->get_option(picture));
   sub->add_flag("-q,--quiet", a->quiet, "no progress on a terminal");
   sub->callback([=] { *status = run_simulate(*a); });
 }

@@ -7,6 +7,7 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "output_file.hpp"
+#include "simulate/parallel.hpp"
 #include "topology/discover/discover.hpp"
 #include "topology/draw.hpp"
 #include "topology/machine.hpp"
@@ -81,21 +82,6 @@ Result<std::vector<std::int32_t>> parse_members(const std::string& text, std::in
   }
   if (members.empty()) return wrong("names no rank");
   return members;
-}
-
-Result<ParallelSizes> parse_parallel(const std::string& text) {
-  ParallelSizes sizes;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  for (std::int32_t* size : {&sizes.tp, &sizes.pp, &sizes.dp}) {
-    const auto [stop, error] = std::from_chars(at, end, *size);
-    const bool last = size == &sizes.dp;
-    if (error != std::errc() || *size < 1 || (last ? stop != end : stop == end || *stop != 'x'))
-      return fail(Code::invalid_argument,
-                  fmt::format("--parallel \"{}\": it takes TPxPPxDP, as 6x8x288", text));
-    at = stop + 1;
-  }
-  return sizes;
 }
 
 Result<Placement> placement_of(const TopoArguments& a, const Machine& machine) {

@@ -114,7 +114,7 @@ std::string panel(int left, const char* title, const char* unit, const std::vect
 
 std::string sweep_plot(const SweepOptions& options, const Sweep& sweep) {
   const Collective collective = options.algorithms.front()->collective;
-  const std::int32_t ranks = options.placement.size();
+  const std::int32_t ranks = options.ranks();
   std::vector<Line> bandwidth, time;
   for (std::size_t r = 0; r < sweep.rows.size(); ++r) {
     Line b{std::string(sweep.rows[r].algorithm->name),

@@ -41,7 +41,7 @@ std::string shortened(std::string text) {
 
 std::string sweep_table(const SweepOptions& options, const Sweep& sweep) {
   const Collective collective = options.algorithms.front()->collective;
-  const std::int32_t ranks = options.placement.size();
+  const std::int32_t ranks = options.ranks();
   std::string text = fmt::format("{}: {}, {} ranks ({})\n", options.machine.name, name_of(collective),
                                  ranks, options.structure);
   const Result<std::unique_ptr<Network>> network =
@@ -85,7 +85,8 @@ std::string sweep_json(const SweepOptions& options, const Sweep& sweep) {
   nlohmann::ordered_json document;
   document["cluster"] = options.machine.name;
   document["collective"] = name_of(collective);
-  document["ranks"] = options.placement.size();
+  document["ranks"] = options.ranks();
+  if (!options.groups.empty()) document["groups"] = options.groups.size();
   document["structure"] = options.structure;
   document["wall_s"] = sweep.wall_s;
   const Result<std::unique_ptr<Network>> network =
@@ -106,7 +107,7 @@ std::string sweep_json(const SweepOptions& options, const Sweep& sweep) {
       result["seconds"] = s.seconds;
       result["algorithm_gbs"] = algorithm_bandwidth(options.sizes[i], s.seconds) / 1e9;
       result["bus_gbs"] =
-          bus_bandwidth(collective, options.placement.size(), options.sizes[i], s.seconds) / 1e9;
+          bus_bandwidth(collective, options.ranks(), options.sizes[i], s.seconds) / 1e9;
       result["bound_s"] = sweep.bounds[i];
       result["steps"] = s.steps;
       result["messages"] = s.messages;

@@ -13,6 +13,8 @@
 #include <thread>
 #include <tuple>
 
+#include "simulate/side_by_side.hpp"
+
 namespace tamaki::tools {
 namespace {
 
@@ -29,6 +31,30 @@ struct Prepared {
   std::atomic<bool> failed{false};
   std::atomic<std::size_t> left{0};
 };
+
+/// The programs of a candidate: of one communicator, or of all groups at once.
+Result<ProgramSource> programs_of(const SweepOptions& options, const Candidate& candidate) {
+  if (options.groups.empty())
+    return ProgramSource([&options, candidate](std::int32_t rank) {
+      return candidate.algorithm->build(options.topology, candidate.problem, rank);
+    });
+  for (std::size_t g = 0; g < options.groups.size(); ++g)
+    if (candidate.algorithm->refuses != nullptr)
+      if (std::string reason = candidate.algorithm->refuses(options.topologies[g], candidate.problem);
+          !reason.empty())
+        return fail(Code::invalid_argument, fmt::format("group {}: {}", g, reason));
+  return side_by_side(options.placement.size(), options.groups,
+                      [&options, candidate](std::int32_t group, std::int32_t member) {
+                        return candidate.algorithm->build(
+                            options.topologies[static_cast<std::size_t>(group)], candidate.problem, member);
+                      });
+}
+
+double simulated_bytes(const SweepOptions& options, double bytes) {
+  return options.groups.empty() ? bytes
+                                : bytes_side_by_side(options.algorithms.front()->collective, bytes,
+                                                     options.placement.size(), options.ranks());
+}
 
 /// Threads build candidates and time each size of them; what is built is timed first, so that few schedules
 /// are kept at a time.
@@ -104,12 +130,12 @@ class Runner {
       return;
     }
     prepared->network = std::move(*network);
-    const auto program = [&](std::int32_t rank) {
-      return task.candidate.algorithm->build(options_.topology, task.candidate.problem, rank);
-    };
+    const Result<ProgramSource> program = programs_of(options_, task.candidate);
     Program first;
-    if (options_.slot_bytes != 0) first = program(0);
-    Result<TimedSchedule> schedule = TimedSchedule::of(*prepared->network, program);
+    if (program && options_.slot_bytes != 0) first = (*program)(0);
+    Result<TimedSchedule> schedule = program
+                                         ? TimedSchedule::of(*prepared->network, *program)
+                                         : Result<TimedSchedule>(tl::unexpected<Error>(program.error()));
     const std::scoped_lock lock(mutex_);
     if (!schedule) {
       sweep_.rows[task.row].refused = sweep_.curves[task.curve].why_not = schedule.error().message;
@@ -129,8 +155,8 @@ class Runner {
     const Task& task = prepared.task;
     if (!prepared.failed) {
       tell(task, short_bytes(options_.sizes[timing.size]));
-      Result<Simulation> made =
-          prepared.schedule->run({.bytes = options_.sizes[timing.size], .slices = timing.slices});
+      Result<Simulation> made = prepared.schedule->run(
+          {.bytes = simulated_bytes(options_, options_.sizes[timing.size]), .slices = timing.slices});
       const std::scoped_lock lock(mutex_);
       if (made) {
         keep(task, timing, std::move(*made));
@@ -192,15 +218,20 @@ Result<Sweep> run_sweep(const SweepOptions& options,
   for (const Algorithm* algorithm : options.algorithms) {
     SweepRow row{.algorithm = algorithm};
     row.cells.resize(options.sizes.size());
-    for (const Candidate& candidate : candidates(options.topology, *algorithm, options.root, options.wishes, &row.refused))
+    for (const Candidate& candidate :
+         candidates(options.topology, *algorithm, options.root, options.wishes, &row.refused))
       runner.add(sweep.rows.size(), candidate);
     if (!row.refused.empty())
-      sweep.curves.push_back({.candidate = {.algorithm = algorithm, .problem = {.collective = algorithm->collective, .ranks = options.placement.size()}},
-                              .why_not = row.refused});
+      sweep.curves.push_back(
+          {.candidate = {.algorithm = algorithm,
+                         .problem = {.collective = algorithm->collective, .ranks = options.ranks()}},
+           .why_not = row.refused});
     sweep.rows.push_back(std::move(row));
   }
-  const Result<std::unique_ptr<Network>> network =
-      Network::of(options.machine, options.placement, options.network);
+  const Result<std::unique_ptr<Network>> network = Network::of(
+      options.machine,
+      options.groups.empty() ? options.placement : restrict_to(options.placement, options.groups.front()),
+      options.network);
   if (!network) return tl::unexpected<Error>(network.error());
   for (const double bytes : options.sizes)
     sweep.bounds.push_back(lower_bound_s(**network, options.algorithms.front()->collective, bytes));
@@ -217,11 +248,13 @@ Result<Simulation> time_with_spans(const SweepOptions& options, const Candidate&
   const Result<std::unique_ptr<Network>> network =
       Network::of(options.machine, options.placement, options.network);
   if (!network) return tl::unexpected<Error>(network.error());
-  const auto program = [&](std::int32_t rank) {
-    return candidate.algorithm->build(options.topology, candidate.problem, rank);
-  };
-  return simulate(**network, program,
-                  {.bytes = bytes, .slices = slices, .most_messages = 2'000'000, .spans = spans},
+  const Result<ProgramSource> program = programs_of(options, candidate);
+  if (!program) return tl::unexpected<Error>(program.error());
+  return simulate(**network, *program,
+                  {.bytes = simulated_bytes(options, bytes),
+                   .slices = slices,
+                   .most_messages = 2'000'000,
+                   .spans = spans},
                   AlikeRanks::apart);
 }
 

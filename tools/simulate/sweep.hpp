@@ -26,10 +26,20 @@ struct SweepOptions {
   /// Values of Problem's wishes to try, where the algorithm has them; of each size the fastest is shown.
   Wishes wishes;
   std::vector<int> slices = {1};
-  /// Not 0: the slices are those in which the executor moves chunks through slots of so many bytes, for each schedule and
-  /// size, and `slices` is not looked at.
+  /// Not 0: the slices are those in which the executor moves chunks through slots of so many bytes, for
+  /// each schedule and size, and `slices` is not looked at.
   std::size_t slot_bytes = 0;
   int threads = 1;
+  /// Not empty: communicators that run at the same time, as ranks of `placement`; all of one size.
+  /// `topologies` has what algorithms may know of each, `topology` that of the first. Sizes are of one
+  /// communicator then.
+  std::vector<std::vector<std::int32_t>> groups = {};
+  std::vector<Topology> topologies = {};
+
+  /// Ranks of a communicator.
+  std::int32_t ranks() const {
+    return groups.empty() ? placement.size() : static_cast<std::int32_t>(groups.front().size());
+  }
 };
 
 struct SweepCell {
