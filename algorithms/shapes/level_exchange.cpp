@@ -52,30 +52,21 @@ std::vector<StepId> trees_across(Builder* b, const Level& level, int channel, in
   return last;
 }
 
-}  // namespace
-
-Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem, int rank,
-                        Across across) {
-  const std::vector<int> owners = parts_of(hierarchy, across), widths = widths_of(owners);
-  const int depth = hierarchy.levels(), last = depth - 1;
-  Builder b({.algorithm = std::string(name),
-             .collective = Collective::allreduce,
-             .ranks = problem.ranks,
-             .rank = rank,
-             .chunks = widths[0] * owners[0],
-             .max_width = widths[0]});
-  const std::vector<Level> levels = hierarchy.levels_of(rank);
+/// One of the independent streams of a rank: chunks from `first` on, channels from `channel` on.
+void add_stream(Builder* b, const std::vector<Level>& levels, int depth, const std::vector<int>& widths,
+                Across across, int first, int channel, bool alone) {
+  const int last = depth - 1;
   std::vector<Builder::LaneBuilder> up, down;
-  for (int k = 0; k < depth; ++k) up.push_back(b.lane());
-  for (int k = 0; k < last; ++k) down.push_back(b.lane());
-  if (problem.ranks == 1) up[0].copy(in(0), out(0), {.width = widths[0], .finish = true});
+  for (int k = 0; k < depth; ++k) up.push_back(b->lane(channel + k));
+  for (int k = 0; k < last; ++k) down.push_back(b->lane(channel + depth + k));
+  if (alone) up[0].copy(in(first), out(first), {.width = widths[0], .finish = true});
 
   int finishing = 0;  // the level that adds the last contributions
   for (int k = 0; k < static_cast<int>(levels.size()); ++k)
     if (!levels[k].alone()) finishing = k;
   HeldIn held = HeldIn::input;
-  std::vector<int> begin(1, 0);  // of the range that a level works on
-  std::vector<StepId> after;     // what made it: one step, or none
+  std::vector<int> begin(1, first);  // of the range that a level works on
+  std::vector<StepId> after;         // what made it: one step, or none
   for (int k = 0; k < static_cast<int>(levels.size()); ++k) {
     const Level& level = levels[k];
     const int width = widths[k];
@@ -87,7 +78,7 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
     if (level.alone()) continue;
     const Finish finish = k == finishing ? Finish::yes : Finish::no;
     if (k == last && across == Across::trees) {
-      after = trees_across(&b, level, 2 * depth, begin[k], held, finish, after);
+      after = trees_across(b, level, channel + 2 * depth, begin[k], held, finish, after);
       break;
     }
     if (k == last) {
@@ -122,17 +113,36 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
       const Operand mine = out(begin[k + 1]);
       std::vector<Operand> places;
       for (int i = 1; i < size; ++i)
-        places.push_back(to(level.members[(level.own + i) % size], mine, depth + k));
+        places.push_back(to(level.members[(level.own + i) % size], mine, channel + depth + k));
       done = down[k].step(std::vector{mine}, places, {.width = width, .after = after});
     }
     for (int i = 1; i < size; ++i) {
       const int owner = (level.own - i + size) % size;
       if (owner >= level.owners) continue;
-      done = down[k].recv(from(level.members[owner], depth + k), out(begin[k] + owner * width),
+      done = down[k].recv(from(level.members[owner], channel + depth + k), out(begin[k] + owner * width),
                           {.width = width});
     }
     after = {done};
   }
+}
+
+}  // namespace
+
+Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem, int rank,
+                        Across across) {
+  const std::vector<int> owners = parts_of(hierarchy, across), widths = widths_of(owners);
+  const int depth = hierarchy.levels();
+  Builder b({.algorithm = std::string(name),
+             .collective = Collective::allreduce,
+             .ranks = problem.ranks,
+             .rank = rank,
+             .chunks = problem.lanes * widths[0] * owners[0],
+             .max_width = widths[0]});
+  const std::vector<Level> levels = hierarchy.levels_of(rank);
+  // Of a stream: one channel for each level upwards and downwards, and four of the trees.
+  for (int s = 0; s < problem.lanes; ++s)
+    add_stream(&b, levels, depth, widths, across, s * widths[0] * owners[0], s * (2 * depth + 4),
+               problem.ranks == 1);
   return b.take();
 }
 
@@ -188,9 +198,9 @@ ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& probl
     each_group(k, [&](const Level& level) { set(level, time_from_owners(times(level), level.owners)); });
   const bool stated = across == Across::ring || hierarchy.hosts() == 1;
   return {.rounds = stated ? *std::max_element(at.begin(), at.end()) : ClosedForm::kNotStated,
-          .chunks_sent = *std::max_element(sent.begin(), sent.end()),
-          .chunks_received = *std::max_element(received.begin(), received.end()),
-          .chunks = std::int64_t{widths[0]} * owners[0]};
+          .chunks_sent = problem.lanes * *std::max_element(sent.begin(), sent.end()),
+          .chunks_received = problem.lanes * *std::max_element(received.begin(), received.end()),
+          .chunks = std::int64_t{problem.lanes} * widths[0] * owners[0]};
 }
 
 }  // namespace tamaki

@@ -14,7 +14,8 @@ namespace tamaki {
 enum class Across { ring, trees };
 
 /// The program of `rank`. Every level has lanes of its own, so that slices are in different levels at the
-/// same time.
+/// same time; and so has each of problem.lanes streams that share the message, so that the latency of one's
+/// ring is hidden behind the others'.
 Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const Problem& problem, int rank,
                         Across across = Across::ring);
 ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& problem,
