@@ -129,6 +129,8 @@ Result<Ground> interpret(const ExplainArguments& a) {
   }
   Result<std::vector<SizeRule>> rules = parse_rules(collective, text);
   if (!rules) return fail(rules.error().code, ground.rules_from + ": " + rules.error().message);
+  if (const Status loaded = load_files(collective, &*rules); !loaded)
+    return fail(loaded.error().code, ground.rules_from + ": " + loaded.error().message);
   ground.rules = std::move(*rules);
   ground.tuning = tuning_path(a.tuning.empty() ? (*settings)->tuning : a.tuning);
   return ground;
@@ -150,16 +152,16 @@ bool same(const Candidate& a, const Algorithm* algorithm, const Problem& p) {
   return a.algorithm == algorithm && a.problem.lanes == p.lanes && a.problem.pieces == p.pieces && a.problem.radix == p.radix;
 }
 
-std::string title(const Candidate& c) {
-  const std::string parameters = c.parameters();
-  return parameters.empty() ? std::string(c.algorithm->name) : fmt::format("{} ({})", c.algorithm->name, parameters);
-}
-
 /// The considered candidate that a choice is, for its parameters and time.
 Consideration considered(const std::vector<Consideration>& all, const Choice& choice) {
   for (const Consideration& c : all)
     if (same(c.candidate, choice.algorithm, choice.problem)) return c;
   return {.candidate = {.algorithm = choice.algorithm, .problem = choice.problem}};
+}
+
+std::string title(const Candidate& c) {
+  const std::string parameters = c.parameters();
+  return parameters.empty() ? std::string(c.algorithm->name) : fmt::format("{} ({})", c.algorithm->name, parameters);
 }
 
 struct Answer {
@@ -168,6 +170,10 @@ struct Answer {
   std::string error = {};
   const SizeRule* rule = nullptr;
   std::vector<Consideration> all = {};
+  /// "torus (lanes 6)", "file:/etc/tamaki/ring8.xml".
+  std::string title() const {
+    return chosen.candidate.algorithm != nullptr ? tools::title(chosen.candidate) : "file:" + rule->file;
+  }
 };
 
 Answer answer(const ExplainArguments& a, const Ground& ground, double bytes) {
@@ -210,7 +216,7 @@ std::string header(const Ground& ground) {
 std::string full_table(const Ground& ground, const Answer& answer) {
   std::string text = header(ground);
   if (!answer.error.empty()) return text + fmt::format("{}: no choice: {}\n", short_bytes(answer.bytes), answer.error);
-  text += fmt::format("{}: {}{}: {}\n\n", short_bytes(answer.bytes), title(answer.chosen.candidate),
+  text += fmt::format("{}: {}{}: {}\n\n", short_bytes(answer.bytes), answer.title(),
                       answer.chosen.seconds > 0 ? ", " + short_time(answer.chosen.seconds) : "", why_text(ground, answer));
   text += fmt::format("  {:<22} {:<24} {:>10} {:>8}  {}\n", "algorithm", "with", "time", "x chosen", "");
   std::vector<std::pair<const Algorithm*, std::string>> refused;
@@ -245,7 +251,7 @@ std::string choice_table(const ExplainArguments& a, const Ground& ground, const 
         next = fmt::format("{}, {}", title(c.candidate), short_time(c.seconds));
         break;
       }
-    text += fmt::format("{:>8}  {:<40} {:>10}  {:<10} {}\n", short_bytes(at.bytes), title(at.chosen.candidate),
+    text += fmt::format("{:>8}  {:<40} {:>10}  {:<10} {}\n", short_bytes(at.bytes), at.title(),
                         at.chosen.seconds > 0 ? short_time(at.chosen.seconds) : "-",
                         at.rule != nullptr ? "by a rule" : at.chosen.seconds > 0 ? std::string(name_of(at.chosen.origin)) : "preferred", next);
   }
@@ -253,8 +259,8 @@ std::string choice_table(const ExplainArguments& a, const Ground& ground, const 
     if (!answers[i - 1].error.empty() || !answers[i].error.empty()) continue;
     const Candidate& above = answers[i].chosen.candidate;
     if (same(answers[i - 1].chosen.candidate, above.algorithm, above.problem)) continue;
-    text += fmt::format("from {:>6} on: {} instead of {}\n", short_bytes(boundary(a, ground, answers[i - 1], answers[i])), title(above),
-                        title(answers[i - 1].chosen.candidate));
+    text += fmt::format("from {:>6} on: {} instead of {}\n", short_bytes(boundary(a, ground, answers[i - 1], answers[i])),
+                        answers[i].title(), answers[i - 1].title());
   }
   return text;
 }
@@ -277,7 +283,7 @@ std::string answers_json(const Ground& ground, const std::vector<Answer>& answer
   for (const Answer& at : answers) {
     Json j = {{"bytes", at.bytes}};
     if (at.error.empty()) {
-      j["chosen"] = candidate_json(at.chosen);
+      j["chosen"] = at.chosen.candidate.algorithm != nullptr ? candidate_json(at.chosen) : Json({{"algorithm", at.title()}});
       j["why"] = why_text(ground, at);
     } else {
       j["error"] = at.error;

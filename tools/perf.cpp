@@ -133,9 +133,12 @@ Status interpret(PerfArguments* a) {
   }
   if (o.kind == Kind::sendrecv && !o.algorithm.empty())
     return fail(Code::invalid_argument, "--algorithm: sendrecv has none");
-  if (!o.algorithm.empty())
-    if (const auto rules = parse_rules(collective_of(o.kind), o.algorithm); !rules)
-      return fail(Code::invalid_argument, "--algorithm: " + rules.error().message);
+  if (!o.algorithm.empty()) {
+    auto rules = parse_rules(collective_of(o.kind), o.algorithm);
+    if (!rules) return fail(Code::invalid_argument, "--algorithm: " + rules.error().message);
+    if (const Status loaded = load_files(collective_of(o.kind), &*rules); !loaded)
+      return fail(loaded.error().code, "--algorithm: " + loaded.error().message);
+  }
   if (!o.transports.empty())
     if (Status s = check_transports(o.transports); !s) return fail(s.error().code, "--transport: " + s.error().message);
   if (!o.tune.empty()) {

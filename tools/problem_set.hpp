@@ -6,6 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/result.hpp"
+#include "schedule/file.hpp"
 
 namespace tamaki::tools {
 
@@ -29,8 +30,5 @@ Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Pr
 /// The same where the ranks are at `topology`, which has `problem.ranks` of them.
 Result<std::vector<Program>> build_schedule(const Algorithm& algorithm, const Problem& problem,
                                             const Topology& topology);
-
-/// The programs of a JSON or MSCCL XML file ("-": stdin). Errors name file and place.
-Result<std::vector<Program>> read_schedule(const std::string& path);
 
 }  // namespace tamaki::tools

@@ -151,10 +151,15 @@ Status CommunicatorImpl::open_with(Origin origin) {
     const std::string_view option = rules_option(**settings, collective);
     // The communicator's own choice is for the collectives that have it; the options' rules are per collective.
     Result<std::vector<SizeRule>> rules = parse_rules(collective, option);
-    if (!rules) {
+    Status good;
+    if (!rules)
+      good = tl::unexpected<Error>(rules.error());
+    else
+      good = load_files(collective, &*rules);
+    if (!good) {
       std::string variable = "TAMAKI_" + std::string(name_of(collective));
       for (char& letter : variable) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-      return fail(rules.error().code, variable + ": " + rules.error().message, Scope::communicator);
+      return fail(good.error().code, variable + ": " + good.error().message, Scope::communicator);
     }
     rules_.push_back(std::move(*rules));
   }
@@ -163,9 +168,12 @@ Status CommunicatorImpl::open_with(Origin origin) {
     bool any = false;
     for (int c = 0; c < kCollectives; ++c) {
       Result<std::vector<SizeRule>> rules = parse_rules(static_cast<Collective>(c), config_.algorithm);
-      if (rules) {
+      const Status loaded = rules ? load_files(static_cast<Collective>(c), &*rules) : Status();
+      if (rules && loaded) {
         rules_[static_cast<std::size_t>(c)] = std::move(*rules);
         any = true;
+      } else if (first_error.empty() && !loaded) {
+        first_error = loaded.error().message;
       } else if (first_error.empty()) {
         first_error = rules.error().message;
       }
@@ -222,7 +230,12 @@ Status CommunicatorImpl::agree(const Exchange& exchange) {
   Agreement mine;
   std::string rules = config_.algorithm;
   for (const auto& list : rules_)
-    for (const SizeRule& rule : list) rules += "|" + rule.algorithm + ":" + std::to_string(rule.from) + "-" + std::to_string(rule.to);
+    for (const SizeRule& rule : list) {
+      rules += "|" + rule.algorithm;
+      for (const std::int64_t part : {rule.lanes, rule.pieces, rule.radix}) rules += "/" + std::to_string(part);
+      if (rule.loaded != nullptr) rules += "/" + std::to_string(rule.loaded->digest);
+      rules += ":" + std::to_string(rule.from) + "-" + std::to_string(rule.to);
+    }
   if (const Result<const Options*> settings = options()) rules += "|" + (*settings)->machine;
   mine.algorithms = digest(rules);
   mine.transports = digest(config_.transports);
@@ -334,10 +347,16 @@ Result<CachedPlan*> CommunicatorImpl::make_plan(const Call& call, const PlanKey&
   } else {
     const Result<Choice> choice = select(question_for(call));
     if (!choice) return tl::unexpected<Error>(choice.error());
-    program = choice->algorithm->build(topology_, choice->problem, rank_);
-    direct = choice->algorithm->direct_safe;
-    direct_in_place = direct && choice->algorithm->direct_in_place_safe;
-    if (!choice->algorithm->in_place_safe) direct_in_place = false;
+    if (choice->loaded != nullptr) {
+      program = choice->loaded->programs[static_cast<std::size_t>(rank_)];
+      direct = choice->loaded->direct;
+      direct_in_place = choice->loaded->direct_in_place;
+    } else {
+      program = choice->algorithm->build(topology_, choice->problem, rank_);
+      direct = choice->algorithm->direct_safe;
+      direct_in_place = direct && choice->algorithm->direct_in_place_safe;
+      if (!choice->algorithm->in_place_safe) direct_in_place = false;
+    }
   }
   PlanRequest request{
       .program = &program,
@@ -367,7 +386,7 @@ Result<std::string> CommunicatorImpl::algorithm_for(const Call& call) {
   if (call.collective == Collective::send_recv) return std::string("message");
   const Result<Choice> choice = select(question_for(call));
   if (!choice) return tl::unexpected<Error>(choice.error());
-  return std::string(choice->algorithm->name);
+  return choice->name();
 }
 
 std::vector<std::pair<std::string, std::string>> CommunicatorImpl::facts() const {

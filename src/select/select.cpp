@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/options.hpp"
+#include "schedule/logical.hpp"
 
 namespace tamaki {
 namespace {
@@ -117,6 +118,25 @@ Problem problem_of(const Question& q) {
   return problem;
 }
 
+/// The schedule of a rule, where it can serve.
+Result<Choice> loaded_choice(const Question& q, const SizeRule& rule) {
+  const std::shared_ptr<const LoadedSchedule>& loaded = rule.loaded;
+  std::string why;
+  if (loaded == nullptr)
+    why = "it has not been read";
+  else if (!q.commutative && !loaded->keeps_order)
+    why = "it changes the order of a non-commutative operation";
+  else if (q.reproducible && reduces(q.collective))
+    why = "its bits depend on its steps, and `reproducible` is set";
+  else if (q.uneven && !loaded->uneven)
+    why = "it needs blocks of one size";
+  else if (loaded->programs.front().root != q.root && has_root(q.collective))
+    why = "it is for root " + std::to_string(loaded->programs.front().root);
+  if (why.empty()) return Choice{.problem = problem_of(q), .loaded = loaded};
+  return fail(Code::invalid_usage, "schedule " + rule.file + " cannot serve this " + std::string(name_of(q.collective)) + " of " +
+                                       std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) + " ranks: " + why);
+}
+
 /// The cheapest candidate that can serve. Of those that are as cheap to within what a model can tell, the one that is
 /// preferred, so that choices do not change back and forth over sizes.
 std::optional<Choice> cheapest(const Question& q, const std::vector<std::string_view>& preferred) {
@@ -173,9 +193,17 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
     const std::string_view part = text.substr(0, comma);
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     SizeRule rule;
-    const auto colon = part.find(':');
+    constexpr std::string_view kFile = "file:";
+    auto colon = part.find(':');
+    if (part.starts_with(kFile)) {  // a path may have colons: the last one begins a range if a range follows it
+      colon = part.rfind(':');
+      if (colon < kFile.size() || part.find('-', colon) == std::string_view::npos || part.find('/', colon) != std::string_view::npos)
+        colon = std::string_view::npos;
+      rule.file = part.substr(kFile.size(), colon == std::string_view::npos ? colon : colon - kFile.size());
+      if (rule.file.empty()) return wrong(part, "it names no file");
+    }
     std::string_view wishes = part.substr(0, colon);
-    const auto slash = std::min(wishes.find('/'), wishes.size());
+    const auto slash = rule.file.empty() ? std::min(wishes.find('/'), wishes.size()) : wishes.size();
     rule.algorithm = wishes.substr(0, slash);
     for (wishes.remove_prefix(slash); !wishes.empty();) {
       wishes.remove_prefix(1);
@@ -201,6 +229,11 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
       }
       if (rule.from >= rule.to) return wrong(part, "the range is empty");
     }
+    if (!rule.file.empty()) {
+      rule.algorithm = "file";
+      rules.push_back(std::move(rule));
+      continue;
+    }
     const bool family = collective == Collective::allreduce && rule.algorithm == "direct";
     if (!family && find_algorithm(collective, rule.algorithm) == nullptr)
       return wrong(part, "there is no such algorithm; there are " + algorithm_names(collective));
@@ -211,15 +244,28 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
 
 const SizeRule* deciding_rule(const Question& q) {
   if (q.rules == nullptr || q.pairwise) return nullptr;
-  for (const SizeRule& rule : *q.rules)
+  for (const SizeRule& rule : *q.rules) {
+    if (rule.loaded != nullptr && rule.loaded->ranks() != q.ranks) continue;
     if (q.bytes >= rule.from && q.bytes < rule.to) return &rule;
+  }
   return nullptr;
+}
+
+Status load_files(Collective collective, std::vector<SizeRule>* rules) {
+  for (SizeRule& rule : *rules) {
+    if (rule.file.empty() || rule.loaded != nullptr) continue;
+    Result<std::shared_ptr<const LoadedSchedule>> loaded = load_schedule(rule.file, collective);
+    if (!loaded) return pass(std::move(loaded));
+    rule.loaded = std::move(*loaded);
+  }
+  return {};
 }
 
 Result<Choice> select(const Question& q) {
   Choice choice;
   choice.problem = problem_of(q);
   if (const SizeRule* rule = deciding_rule(q); rule != nullptr) {
+    if (!rule->file.empty()) return loaded_choice(q, *rule);
     std::string name = rule->algorithm;
     if (q.collective == Collective::allreduce && name == "direct")
       name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot" : "direct_two_shot";

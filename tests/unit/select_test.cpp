@@ -11,6 +11,7 @@
 #include <set>
 
 #include "communicator/found_machine.hpp"
+#include "schedule/msccl.hpp"
 #include "select/tuning.hpp"
 #include "topology/recognize.hpp"
 
@@ -78,6 +79,57 @@ TEST(Rules, comeBeforeCosts) {
   q.bytes = 1 * M;  // exclusive
   EXPECT_EQ(deciding_rule(q), nullptr);
   EXPECT_NE(chosen(q), "ring");
+}
+
+TEST(Rules, nameFilesOfSchedules) {
+  const Folder folder;
+  const std::string path = folder / "a:b.xml";
+  std::vector<Program> programs;
+  for (int rank = 0; rank < 4; ++rank)
+    programs.push_back(find_algorithm(Collective::allreduce, "ring")->build(Topology::flat(4), {.ranks = 4}, rank));
+  const auto xml = schedule_to_msccl(programs);
+  ASSERT_TRUE(xml);
+  std::ofstream(path) << *xml;
+  auto rules = parse_rules(Collective::allreduce, "ring:0-1K,file:" + path + ":1K-1M,file:" + path);
+  ASSERT_TRUE(rules) << rules.error().message;
+  ASSERT_EQ(rules->size(), 3u);
+  EXPECT_EQ((*rules)[1].file, path);
+  EXPECT_EQ((*rules)[1].from, 1 * K);
+  EXPECT_EQ((*rules)[1].to, 1 * M);
+  EXPECT_EQ((*rules)[2].file, path);
+  const Status loaded = load_files(Collective::allreduce, &*rules);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ((*rules)[1].loaded, (*rules)[2].loaded);
+  EXPECT_EQ((*rules)[1].loaded->ranks(), 4);
+  Question q{.bytes = 64 * K, .ranks = 4, .rules = &*rules};
+  ASSERT_TRUE(select(q)) << select(q).error().message;
+  EXPECT_EQ(select(q)->name(), "file:" + path);
+  q.commutative = false;
+  EXPECT_NE(select(q).error().message.find("order of a non-commutative"), std::string::npos);
+  q.commutative = true;
+  q.ranks = 5;  // it is not for them
+  EXPECT_EQ(select(q)->loaded, nullptr);
+  for (const auto& [text, names] : std::vector<std::pair<std::string, std::string>>{
+           {"file:/does/not/exist.xml", "/does/not/exist.xml"}, {"file:" + path, "it is for allreduce, not for allgather"}}) {
+    auto wrong = parse_rules(Collective::allgather, text);
+    ASSERT_TRUE(wrong);
+    const Status refused = load_files(Collective::allgather, &*wrong);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find(names), std::string::npos) << refused.error().message;
+  }
+  EXPECT_FALSE(parse_rules(Collective::allreduce, "file:"));
+  // One that is wrong does not run.
+  std::string broken = *xml;
+  const auto at = broken.find("type=\"re\"");
+  ASSERT_NE(at, std::string::npos);
+  broken.replace(at, 9, "type=\"cpy\"");
+  const std::string other = folder / "broken.xml";
+  std::ofstream(other) << broken;
+  auto wrong = parse_rules(Collective::allreduce, "file:" + other);
+  ASSERT_TRUE(wrong);
+  const Status refused = load_files(Collective::allreduce, &*wrong);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find(other), std::string::npos) << refused.error().message;
 }
 
 TEST(Curves, areLinearBetweenPointsAndBeyond) {

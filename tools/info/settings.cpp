@@ -32,8 +32,9 @@ std::string rules_error(std::string_view name, const std::string& text) {
     collective += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto parsed = parse_collective(collective);
   if (!parsed) return {};
-  const auto rules = parse_rules(*parsed, text);
-  return rules ? std::string() : rules.error().message;
+  auto rules = parse_rules(*parsed, text);
+  if (!rules) return rules.error().message;
+  return message_of(load_files(*parsed, &*rules));
 }
 
 /// host:port, without asking what the host's name means.
