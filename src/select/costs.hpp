@@ -65,7 +65,7 @@ struct CostOptions {
   double alike = 1.05;
   static constexpr double kGuessedAlike = 1.25;
   /// Of more ranks than that only the algorithms `shortlist` names are simulated, of more than most_ranks none.
-  std::int32_t all_up_to_ranks = 128;
+  std::int32_t all_up_to_ranks = 64;
   std::int32_t most_ranks = 4'096;
 };
 
