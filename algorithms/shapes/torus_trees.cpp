@@ -19,7 +19,7 @@ std::vector<int> children_of(const TorusTrees& trees, int tree, int rank, int la
 /// over all places in turn, so that every port gets its share of every tree.
 template <class Body>
 void each_lane(const TorusTrees& trees, int pieces, const Body& body) {
-  const int count = trees.count(), groups = std::min(pieces, trees.turns());
+  const int count = trees.count(), groups = std::min(pieces, trees.turns(pieces));
   for (int group = 0; group < groups; ++group)
     for (int place = 0; place < count; ++place)
       body((place + count - group % count) % count, group, (pieces - group + groups - 1) / groups);
@@ -38,7 +38,7 @@ Program torus_trees_broadcast(const TorusTrees& trees, std::string_view name, co
              .chunks = trees.count() * pieces});
   each_lane(trees, pieces, [&](int t, int first, int times) {
     const int parent = trees.parent(t, rank), chunk = t * pieces + first,
-              by = std::min(pieces, trees.turns());
+              by = std::min(pieces, trees.turns(pieces));
     const Operand piece = out(chunk, by);
     std::vector<Operand> places;
     for (int child : children_of(trees, t, rank, first)) places.push_back(to(child, piece));
@@ -61,7 +61,7 @@ Program torus_trees_reduce(const TorusTrees& trees, std::string_view name, const
              .chunks = trees.count() * pieces});
   each_lane(trees, pieces, [&](int t, int first, int times) {
     const int parent = trees.parent(t, rank), chunk = t * pieces + first,
-              by = std::min(pieces, trees.turns());
+              by = std::min(pieces, trees.turns(pieces));
     std::vector<Operand> sources = {in(chunk, by)};
     for (int child : children_of(trees, t, rank, first)) sources.push_back(from(child));
     auto lane = b.lane();
@@ -81,7 +81,7 @@ Program torus_trees_allreduce(const TorusTrees& trees, std::string_view name, co
              .chunks = trees.count() * pieces});
   each_lane(trees, pieces, [&](int t, int first, int times) {
     const int parent = trees.parent(t, rank), chunk = t * pieces + first,
-              by = std::min(pieces, trees.turns());
+              by = std::min(pieces, trees.turns(pieces));
     const int up = 2 * (first * trees.count() + t), down = up + 1;  // channels
     const Operand piece = out(chunk, by);
     std::vector<Operand> sources = {in(chunk, by)}, places;

@@ -64,9 +64,14 @@ class TorusTrees {
     return dimensions == 0 ? 1 : links_ == TreeLinks::all ? 2 * dimensions : std::max(2, dimensions);
   }
 
-  /// Lanes that share out the pieces of a tree, where there are as many pieces: as many as links, if ports
-  /// are.
-  int turns() const { return grid_.ports() == 1 ? 1 : std::max(1, 2 * grid_.dimensions()); }
+  /// Lanes that share out the pieces of a tree: as many as links, if ports are; one where the pieces are
+  /// too few to fill a pipeline for each (found by simulation of 8x8x8: lanes of a tree share its links,
+  /// and so are slower each).
+  int turns(int pieces) const {
+    int depth = 0;
+    for (int d = 0; d < grid_.dimensions(); ++d) depth += grid_.size(d) - 1;
+    return grid_.ports() == 1 || pieces < 4 * depth ? 1 : std::max(1, 2 * grid_.dimensions());
+  }
 
   /// Rank of the parent of `rank` in a tree; -1: it is the root.
   int parent(int tree, int rank) const {

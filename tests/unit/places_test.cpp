@@ -172,6 +172,25 @@ TEST(Placed, torusTreesShareNoLink) {
   }
 }
 
+/// With many pieces the trees have several lanes each: more pieces than the problems of the other tests have.
+TEST(Placed, torusTreesOfManyPiecesHaveSeveralLanes) {
+  for (const auto& [text, pieces] : {std::pair{"torus:3x3", 18}, {"torus:3x3x3", 25}}) {
+    std::string error;
+    const Topology topology = parse_place(text, &error);
+    for (const char* name : {"trinaryx", "trinaryx6"})
+      for (Collective collective : {Collective::allreduce, Collective::reduce, Collective::broadcast}) {
+        const Algorithm* algorithm = find_algorithm(collective, name);
+        Problem problem{.collective = collective, .ranks = topology.ranks()};
+        const std::size_t few = algorithm->build(topology, problem, 1).lanes.size();
+        problem.pieces = pieces;
+        const std::size_t many = algorithm->build(topology, problem, 1).lanes.size();
+        EXPECT_EQ(many, few * 2 * topology.grid.size()) << text << " " << name;
+        const Report report = verify_algorithm(*algorithm, problem, {.topology = topology});
+        EXPECT_TRUE(report.ok()) << text << ": " << report.text();
+      }
+  }
+}
+
 /// Every ring visits every point once, along links, and no link is on two rings; as many rings as promised.
 TEST(Placed, hamiltonianRingsShareNoLink) {
   const auto look = [](const Topology& topology, const std::string& name) {
