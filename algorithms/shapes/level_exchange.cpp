@@ -52,9 +52,11 @@ std::vector<StepId> trees_across(Builder* b, const Level& level, int channel, in
   return last;
 }
 
-/// One of the independent streams of a rank: chunks from `first` on, channels from `channel` on.
+/// One of the streams of a rank: chunks from `first` on, channels from `channel` on. It begins after
+/// `after` (a step of the stream before, or none), which it replaces by the end of its own first level:
+/// streams in step with each other would all be inside hosts, and then all between hosts, at the same time.
 void add_stream(Builder* b, const std::vector<Level>& levels, int depth, const std::vector<int>& widths,
-                Across across, int first, int channel, bool alone) {
+                Across across, int first, int channel, bool alone, std::vector<StepId>* turn) {
   const int last = depth - 1;
   std::vector<Builder::LaneBuilder> up, down;
   for (int k = 0; k < depth; ++k) up.push_back(b->lane(channel + k));
@@ -65,8 +67,8 @@ void add_stream(Builder* b, const std::vector<Level>& levels, int depth, const s
   for (int k = 0; k < static_cast<int>(levels.size()); ++k)
     if (!levels[k].alone()) finishing = k;
   HeldIn held = HeldIn::input;
-  std::vector<int> begin(1, first);  // of the range that a level works on
-  std::vector<StepId> after;         // what made it: one step, or none
+  std::vector<int> begin(1, first);   // of the range that a level works on
+  std::vector<StepId> after = *turn;  // what made it: one step, or none
   for (int k = 0; k < static_cast<int>(levels.size()); ++k) {
     const Level& level = levels[k];
     const int width = widths[k];
@@ -103,6 +105,7 @@ void add_stream(Builder* b, const std::vector<Level>& levels, int depth, const s
     after = {up[k].step(sources, std::vector{out(part(level.own))},
                         {.width = width, .finish = finish == Finish::yes, .after = after})};
     held = HeldIn::output;
+    if (k == 0) *turn = after;
   }
   for (int k = std::min(static_cast<int>(levels.size()), last) - 1; k >= 0; --k) {
     const Level& level = levels[k];
@@ -140,9 +143,10 @@ Program level_allreduce(const Hierarchy& hierarchy, std::string_view name, const
              .max_width = widths[0]});
   const std::vector<Level> levels = hierarchy.levels_of(rank);
   // Of a stream: one channel for each level upwards and downwards, and four of the trees.
+  std::vector<StepId> turn;
   for (int s = 0; s < problem.lanes; ++s)
     add_stream(&b, levels, depth, widths, across, s * widths[0] * owners[0], s * (2 * depth + 4),
-               problem.ranks == 1);
+               problem.ranks == 1, &turn);
   return b.take();
 }
 
@@ -196,7 +200,8 @@ ClosedForm level_allreduce_form(const Hierarchy& hierarchy, const Problem& probl
   });
   for (int k = last - 1; k >= 0; --k)
     each_group(k, [&](const Level& level) { set(level, time_from_owners(times(level), level.owners)); });
-  const bool stated = across == Across::ring || hierarchy.hosts() == 1;
+  // Streams begin one after the other, at times that depend on the levels.
+  const bool stated = problem.lanes == 1 && (across == Across::ring || hierarchy.hosts() == 1);
   return {.rounds = stated ? *std::max_element(at.begin(), at.end()) : ClosedForm::kNotStated,
           .chunks_sent = problem.lanes * *std::max_element(sent.begin(), sent.end()),
           .chunks_received = problem.lanes * *std::max_element(received.begin(), received.end()),
