@@ -9,6 +9,7 @@
  *     -t SECONDS           about how long one repetition takes: the number of calls follows from it (0.02)
  *     -f BYTES             footprint: sizes of 1 MiB and more go round a ring of buffers that
  *                          together exceed it, so that data comes from memory and not from a cache (0: one buffer)
+ *     -d                   ranks dealt out over hosts (rank 0 of each, then rank 1 of each, ...); only with Tamaki
  *     -c                   pass-through cost: MPI_Allreduce of one rank alone (MPI_COMM_SELF), time per call
  *
  * Output of rank 0, one line a size: "BYTES CALLS us us us ..." - the slowest rank's time per call, repetition by
@@ -75,6 +76,14 @@ static void start(int* argc, char*** argv) {
   tmkCommRank(comm, &rank);
   tmkCommSize(comm, &ranks);
 }
+static void deal_out(void) {
+  const char* local = getenv("TAMAKI_LOCAL_RANK");
+  if (local == NULL) fail("-d: TAMAKI_LOCAL_RANK is not set");
+  tmkComm_t world = comm, dealt = NULL;
+  if (tmkCommSplit(world, 0, atoi(local) * ranks + rank, &dealt, NULL) != tmkSuccess) fail("tmkCommSplit");
+  comm = dealt;  /* the world stays until the process ends */
+  tmkCommRank(comm, &rank);
+}
 static void finish(void) { tmkCommDestroy(comm); }
 static void barrier(void) {
   if (tmkBarrier(comm) != tmkSuccess) fail("tmkBarrier");
@@ -128,10 +137,10 @@ static void check(const float* in, float* out, size_t count) {
 
 int main(int argc, char** argv) {
   size_t sizes[MAX_SIZES] = {8}, footprint = 0;
-  int size_count = 1, repetitions = 11, in_place = 0, shared = 0, alone = 0, option;
+  int size_count = 1, repetitions = 11, in_place = 0, shared = 0, alone = 0, dealt_out = 0, option;
   double seconds = 0.02;
   start(&argc, &argv);
-  while ((option = getopt(argc, argv, "b:p:m:r:t:f:c")) != -1) switch (option) {
+  while ((option = getopt(argc, argv, "b:p:m:r:t:f:cd")) != -1) switch (option) {
       case 'b':
         size_count = 0;
         for (char* part = strtok(optarg, ","); part != NULL && size_count < MAX_SIZES; part = strtok(NULL, ","))
@@ -143,9 +152,15 @@ int main(int argc, char** argv) {
       case 't': seconds = atof(optarg); break;
       case 'f': footprint = parse_bytes(optarg); break;
       case 'c': alone = 1; break;
+      case 'd': dealt_out = 1; break;
       default: return 2;
     }
   if (repetitions < 1 || repetitions > MAX_REPETITIONS) return 2;
+#ifndef BENCH_MPI
+  if (dealt_out) deal_out();
+#else
+  if (dealt_out) return 2;
+#endif
 
 #ifdef BENCH_MPI
   if (alone) {

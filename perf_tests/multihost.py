@@ -139,8 +139,8 @@ def shape_a(options, report, small):
         names = [f'{options.prefix}{i}' for i in range(4)]
         ours = tamaki(options.build, options.out, 'Tamaki', names, 2)
         # The worst order of a ring: every message crosses the switch.
-        apart = tamaki(options.build, options.out, 'Tamaki, flat ring, ranks dealt out', [n for _ in range(2) for n in names], 1,
-                       {'TAMAKI_ALLREDUCE': 'ring'})
+        apart = tamaki(options.build, options.out, 'Tamaki, flat ring, ranks dealt out', names, 2, {'TAMAKI_ALLREDUCE': 'ring'})
+        apart.command.append('-d')
         peers = all_of_openmpi(options.out, names, 2, 'eth0', options.quick)
         sizes = [8, 64, 512, 4096] if small else options.sizes
         measure([ours, *([] if small else [apart]), *peers], sizes, options)
