@@ -516,10 +516,25 @@ Status CommunicatorImpl::rest(Waiter& waiter, Execution* execution) {
     std::int64_t nap = std::min(wait_policy_.sleep_ns, std::int64_t{config_.timeout_ms} * 1'000'000 - waited + 1'000'000);
     if (config_.on_idle != nullptr || !unopened_.empty()) nap = std::min<std::int64_t>(nap, 1'000'000);
     if (several_bells_) nap = std::min<std::int64_t>(nap, 200'000);
-    sleep_for_news(bell_, ticket, bell_shared_, wait_descriptors_, nap);
+    sleep_until_news(ticket, execution, nap);
   }
   if (bell_ != nullptr) end_sleep(*bell_);
   return {};
+}
+
+/// A futex cannot be polled together with descriptors. A blocking call waits for one kind of link at a time as a rule
+/// (ranks of the host first, then others), and then sleeps on what that kind wakes by.
+void CommunicatorImpl::sleep_until_news(std::uint32_t ticket, const Execution* execution, std::int64_t nap_ns) {
+  static const std::vector<int> none;
+  if (bell_ != nullptr && !wait_descriptors_.empty() && execution == &execution_ && !outstanding()) {
+    const bool bell = execution->missing([](const Link& link) { return !link.needs_flush; }).link != nullptr;
+    const bool wire = execution->missing([](const Link& link) { return link.needs_flush; }).link != nullptr;
+    // What is still to be sent by descriptors does not wait for longer than a short nap.
+    constexpr std::int64_t kShort = 1'000'000;
+    if (bell && !wire) return sleep_for_news(bell_, ticket, bell_shared_, none, std::min(nap_ns, kShort));
+    if (wire && !bell) return sleep_for_news(nullptr, ticket, bell_shared_, wait_descriptors_, nap_ns);
+  }
+  sleep_for_news(bell_, ticket, bell_shared_, wait_descriptors_, nap_ns);
 }
 
 Status CommunicatorImpl::fail_here(Error error) {

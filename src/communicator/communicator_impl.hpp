@@ -123,6 +123,7 @@ class CommunicatorImpl final : public Communicator {
   Status wait_inside(RequestState* request);
   /// A wait in its slow phase: failures, deadline, idle callback, sleep. `execution`: what is waited for.
   Status rest(Waiter& waiter, Execution* execution);
+  void sleep_until_news(std::uint32_t ticket, const Execution* execution, std::int64_t nap_ns);
   /// The failure of an operation without progress for `stuck_ns` that waits for a rank which has left; ok if there is
   /// none.
   Status look_for_departed(Execution* execution, std::int64_t stuck_ns);
@@ -148,6 +149,7 @@ class CommunicatorImpl final : public Communicator {
   CommunicatorConfig config_;
   ExecutorLimits limits_;
   WaitPolicy wait_policy_;
+  std::int64_t spin_us_option_ = -1;
   YieldRecord yields_;
   Topology topology_;
   std::string structure_;  // of topology_, in words

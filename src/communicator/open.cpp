@@ -190,7 +190,8 @@ Status CommunicatorImpl::open_with(Origin origin) {
   int most = 1;
   for (const auto& [host, count] : per_host) most = std::max(most, count);
   slot_bytes_ = slot_bytes_for(most, (*settings)->slot_bytes);
-  wait_policy_ = WaitPolicy::make(crowded(identities_, mine), (*settings)->spin_us);
+  spin_us_option_ = (*settings)->spin_us;
+  wait_policy_ = WaitPolicy::make(crowded(identities_, mine), spin_us_option_);
   wait_policy_.apart = scheduled_apart(identities_, mine);
 
   if (Status s = agree(origin.exchange); !s) return s;
@@ -315,6 +316,7 @@ Result<Link*> CommunicatorImpl::link_to(int peer, int channel) {
     if ((*link)->needs_flush && std::find(active_transports_.begin(), active_transports_.end(), transport.get()) == active_transports_.end()) {
       active_transports_.push_back(transport.get());
       transport->wait_descriptors(&wait_descriptors_);
+      if (!wait_descriptors_.empty()) wait_policy_ = wait_policy_.with_descriptors(spin_us_option_);
     }
     return link;
   }

@@ -21,6 +21,14 @@ WaitPolicy WaitPolicy::make(bool crowded, std::int64_t spin_us_option) {
   return policy;
 }
 
+WaitPolicy WaitPolicy::with_descriptors(std::int64_t spin_us_option) const {
+  WaitPolicy policy = *this;
+  if (spin_us_option >= 0) return policy;
+  policy.spins = std::min(policy.spins, 10);
+  policy.spin_ns = 0;
+  return policy;
+}
+
 namespace {
 
 // A wait that yields for so long has met a rank that does not get the core; one short of it costs less than a nap gains.

@@ -22,6 +22,9 @@ struct WaitPolicy {
   std::int64_t yield_ns = 50'000;   // then sched_yield for so long
   std::int64_t sleep_ns = 50'000'000;  // longest single sleep, so that deadlines and deaths are seen
   bool apart = false;  // ranks of this host are in several scheduling groups: sched_yield may not reach them
+  /// The same where looking for news takes system calls: some looks are as long as many at memory, and what they cost the
+  /// kernel is missing where it moves the data. Nothing is changed where the user has chosen (`spin_us` >= 0).
+  WaitPolicy with_descriptors(std::int64_t spin_us) const;
   /// `crowded`: ranks share cores. `spin_us`: option, -1 for the default.
   static WaitPolicy make(bool crowded, std::int64_t spin_us);
 };
