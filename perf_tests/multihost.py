@@ -78,6 +78,8 @@ def openmpi(out, name, names, slots, interfaces, arguments):
     ranks = len(names) * slots
     command = ['mpirun.openmpi', '--allow-run-as-root', '-n', str(ranks), '--host', ','.join(f'{n}:{slots}' for n in names),
                '--mca', 'plm_rsh_agent', f'{HOSTS} agent', '--mca', 'plm_rsh_no_tree_spawn', '1', '--bind-to', 'none',
+               # A host's processes end with the command that was sent there: its daemon must not go to the background.
+               '--leave-session-attached',
                '--mca', 'oob_tcp_if_include', interfaces.split(',')[0], '--mca', 'btl', 'tcp,vader,self',
                '--mca', 'btl_tcp_if_include', interfaces, '--mca', 'mpi_yield_when_idle', '1', *arguments]
     # mpirun itself has to be on a host that the others reach.

@@ -131,9 +131,11 @@ case "${1:-}" in
     exec ip netns exec "$at" unshare --uts --ipc --pid --fork --kill-child --mount-proc bash -c "
       hostname $at
       mount -t tmpfs tmpfs /dev/shm
-      printf '127.0.0.1 localhost\n%s\n' '$book' >/dev/shm/hosts
-      mount --bind /dev/shm/hosts /etc/hosts
-      rm /dev/shm/hosts
+      if ! grep -q ' $at\$' /etc/hosts; then  # called on one of the hosts it has the book
+        printf '127.0.0.1 localhost\n%s\n' '$book' >/dev/shm/hosts
+        mount --bind /dev/shm/hosts /etc/hosts
+        rm /dev/shm/hosts
+      fi
       $text"
     ;;
   rate)

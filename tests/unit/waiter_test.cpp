@@ -33,6 +33,17 @@ void wait_in_vain(const WaitPolicy& policy, YieldRecord& record) {
   }
 }
 
+TEST(Waiter, SleepsSoonWhereLooksAreSystemCalls) {
+  const WaitPolicy memory = WaitPolicy::make(false, -1), wire = memory.with_descriptors(-1);
+  EXPECT_LE(wire.spins, 10);
+  EXPECT_EQ(wire.spin_ns, 0);
+  EXPECT_EQ(wire.yield_ns, memory.yield_ns);
+  // The user's choice stays.
+  const WaitPolicy chosen = WaitPolicy::make(false, 500);
+  EXPECT_EQ(chosen.with_descriptors(500).spin_ns, 500'000);
+  EXPECT_EQ(chosen.with_descriptors(500).spins, chosen.spins);
+}
+
 TEST(Waiter, YieldsInsideOneSchedulingGroupHoweverLongItTakes) {
   const WaitPolicy policy = crowded(false);
   YieldRecord record;
