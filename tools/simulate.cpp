@@ -276,10 +276,10 @@ void add_simulate(CLI::App& app, int* status) {
       ->transform(whole_number(0, kMostDescribed - 1))
       ->capture_default_str();
   sub->add_option("--lanes", a->lanes,
-                  "independent streams to try; auto: 1 and the ports of a host (1 above 4,096 ranks)")
+                  "independent streams to try; auto: 1, the ports of a host, 8 and 32 where ranks share hosts (1 above 4,096 ranks)")
       ->check(not_empty())
       ->capture_default_str();
-  sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 16, 128 (1, 16)")
+  sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 8, 32, 128 (1, 8, 32)")
       ->check(not_empty())
       ->capture_default_str();
   sub->add_option("--radix", a->radix, "k of k-nomial trees, radix of Bruck, to try; auto: 2, 4, 8")

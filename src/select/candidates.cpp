@@ -71,8 +71,15 @@ Wishes default_wishes(const Topology& topology) {
   // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same links and multiply
   // the messages.
   const bool many = topology.ranks() > 4096;
-  Wishes wishes{.lanes = {1}, .pieces = many ? std::vector{1, 16} : std::vector{1, 16, 128}, .radices = {2, 4, 8}};
-  if (topology.ports > 1 && !many) wishes.lanes.push_back(topology.ports);
+  Wishes wishes{.lanes = {1}, .pieces = {1, 8, 32}, .radices = {2, 4, 8}};
+  if (many) return wishes;
+  wishes.pieces.push_back(128);
+  if (topology.ports > 1) wishes.lanes.push_back(topology.ports);
+  // Streams of algorithms by levels hide each other's way inside the host.
+  const auto last = std::max_element(topology.host_of_rank.begin(), topology.host_of_rank.end());
+  if (last != topology.host_of_rank.end() && *last > 0 && *last + 1 < topology.ranks())
+    for (const int lanes : {8, 32})
+      if (lanes > topology.ports) wishes.lanes.push_back(lanes);
   return wishes;
 }
 

@@ -30,7 +30,8 @@ struct Wishes {
 std::vector<Candidate> candidates(const Topology& topology, const Algorithm& algorithm, int root,
                                   const Wishes& wishes, std::string* why);
 
-/// What the machine offers: one lane and as many as a rank has ports, twice that, some pieces; fewer with very many ranks.
+/// What pays on some machine: one lane and as many as a rank has ports, more where several ranks share hosts, some pieces;
+/// fewer with very many ranks.
 Wishes default_wishes(const Topology& topology);
 
 }  // namespace tamaki

@@ -90,6 +90,8 @@ std::vector<double> sizes_beside(Collective collective, double bytes) {
 Wishes choice_wishes(const Topology& topology) {
   Wishes wishes = default_wishes(topology);
   if (topology.ranks() <= 16) std::erase_if(wishes.pieces, [](int pieces) { return pieces > 16; });
+  // Each lane has its slots, at each end of each pair that talks.
+  std::erase_if(wishes.lanes, [](int lanes) { return lanes > 8; });
   return wishes;
 }
 

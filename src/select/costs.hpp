@@ -121,7 +121,8 @@ std::vector<double> curve_sizes(Collective collective);
 /// The sizes of the grid that a time at `bytes` is interpolated from.
 std::vector<double> sizes_beside(Collective collective, double bytes);
 
-/// What is tried for a choice: default_wishes(), fewer pieces with few ranks, whose pipelines are short.
+/// What is tried for a choice: default_wishes() without what takes much memory for slots, and fewer pieces with few ranks,
+/// whose pipelines are short.
 Wishes choice_wishes(const Topology& topology);
 
 /// Adds points of the curve's candidate at `sizes`, by simulation, up to the first that fails. Where there are
