@@ -57,7 +57,8 @@ struct Ground {
 
 std::string variable_of(Collective collective) {
   std::string name = "TAMAKI_";
-  for (const char letter : name_of(collective)) name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  for (const char letter : name_of(collective))
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   return name;
 }
 
@@ -75,9 +76,11 @@ Status lay_out(const ExplainArguments& a, SweepOptions* sweep) {
     sweep->machine = std::move(*machine);
     const std::int64_t ranks = a.ranks > 0 ? a.ranks : sweep->machine.slots();
     if (ranks > kMostDescribed)
-      return fail(Code::invalid_argument,
-                  fmt::format("--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n", a.cluster,
-                              ranks, kMostDescribed));
+      return fail(
+          Code::invalid_argument,
+          fmt::format(
+              "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
+              a.cluster, ranks, kMostDescribed));
     Result<Placement> placement = place(sweep->machine, static_cast<std::int32_t>(ranks),
                                         a.order == "host" ? RankOrder::by_host : RankOrder::by_slot);
     if (!placement) return fail(placement.error().code, "-n: " + placement.error().message);
@@ -102,19 +105,22 @@ Result<Ground> interpret(const ExplainArguments& a) {
   const Collective collective = sweep.algorithms.front()->collective;
   if (Status laid = lay_out(a, &sweep); !laid) return pass(std::move(laid));
   if (a.root >= sweep.placement.size())
-    return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{}", a.root, sweep.placement.size() - 1));
+    return fail(Code::invalid_argument,
+                fmt::format("--root {} is not in 0..{}", a.root, sweep.placement.size() - 1));
   sweep.root = a.root;
   Result<std::vector<double>> sizes = parse_sizes(a.bytes, "--bytes");
   if (!sizes) return pass(std::move(sizes));
   // What communicators simulate: the sizes of the grid beside those asked for.
-  const std::vector<double> first = sizes_beside(collective, sizes->front()), last = sizes_beside(collective, sizes->back());
+  const std::vector<double> first = sizes_beside(collective, sizes->front()),
+                            last = sizes_beside(collective, sizes->back());
   for (const double size : curve_sizes(collective))
     if (!a.save.empty() || (size >= first.front() && size <= last.back())) sweep.sizes.push_back(size);
   sweep.wishes = choice_wishes(sweep.topology);
   ground.name = a.cluster.empty() ? "this machine" : sweep.machine.name;
   std::vector<std::int32_t> on_host(static_cast<std::size_t>(sweep.topology.ranks()));
   std::int32_t most = 1;
-  for (const std::int32_t host : sweep.topology.host_of_rank) most = std::max(most, ++on_host[static_cast<std::size_t>(host)]);
+  for (const std::int32_t host : sweep.topology.host_of_rank)
+    most = std::max(most, ++on_host[static_cast<std::size_t>(host)]);
   const CostOptions costs{.slot_bytes = default_slot_bytes(most),
                           .alike = a.cluster.empty() ? CostOptions::kGuessedAlike : CostOptions().alike};
   sweep.slot_bytes = costs.slot_bytes;
@@ -149,7 +155,8 @@ Question question_of(const ExplainArguments& a, const Ground& ground, double byt
 }
 
 bool same(const Candidate& a, const Algorithm* algorithm, const Problem& p) {
-  return a.algorithm == algorithm && a.problem.lanes == p.lanes && a.problem.pieces == p.pieces && a.problem.radix == p.radix;
+  return a.algorithm == algorithm && a.problem.lanes == p.lanes && a.problem.pieces == p.pieces &&
+         a.problem.radix == p.radix;
 }
 
 /// The considered candidate that a choice is, for its parameters and time.
@@ -161,7 +168,8 @@ Consideration considered(const std::vector<Consideration>& all, const Choice& ch
 
 std::string title(const Candidate& c) {
   const std::string parameters = c.parameters();
-  return parameters.empty() ? std::string(c.algorithm->name) : fmt::format("{} ({})", c.algorithm->name, parameters);
+  return parameters.empty() ? std::string(c.algorithm->name)
+                            : fmt::format("{} ({})", c.algorithm->name, parameters);
 }
 
 struct Answer {
@@ -200,24 +208,31 @@ double boundary(const ExplainArguments& a, const Ground& ground, const Answer& b
 
 std::string why_text(const Ground& ground, const Answer& answer) {
   if (answer.rule != nullptr) return fmt::format("a rule of {} says so", ground.rules_from);
-  if (!(answer.chosen.seconds > 0)) return "costs are not known; it is the first of the order of preference that can serve";
-  const auto first = std::find_if(answer.all.begin(), answer.all.end(), [](const Consideration& c) { return c.why_not.empty(); });
-  if (first != answer.all.end() && first->seconds < answer.chosen.seconds) return fmt::format("preferred among those within {:.0f} % of the least time", 100 * (ground.costs->alike() - 1));
+  if (!(answer.chosen.seconds > 0))
+    return "costs are not known; it is the first of the order of preference that can serve";
+  const auto first = std::find_if(answer.all.begin(), answer.all.end(),
+                                  [](const Consideration& c) { return c.why_not.empty(); });
+  if (first != answer.all.end() && first->seconds < answer.chosen.seconds)
+    return fmt::format("preferred among those within {:.0f} % of the least time",
+                       100 * (ground.costs->alike() - 1));
   return "the least time of those that can serve";
 }
 
 std::string header(const Ground& ground) {
-  std::string text = fmt::format("{} on {}: {} ranks ({})\n", name_of(ground.sweep.algorithms.front()->collective),
-                                 ground.name, ground.sweep.placement.size(), ground.sweep.structure);
+  std::string text =
+      fmt::format("{} on {}: {} ranks ({})\n", name_of(ground.sweep.algorithms.front()->collective),
+                  ground.name, ground.sweep.placement.size(), ground.sweep.structure);
   if (ground.measured) text += fmt::format("tuning table: {}\n", ground.tuning);
   return text;
 }
 
 std::string full_table(const Ground& ground, const Answer& answer) {
   std::string text = header(ground);
-  if (!answer.error.empty()) return text + fmt::format("{}: no choice: {}\n", short_bytes(answer.bytes), answer.error);
+  if (!answer.error.empty())
+    return text + fmt::format("{}: no choice: {}\n", short_bytes(answer.bytes), answer.error);
   text += fmt::format("{}: {}{}: {}\n\n", short_bytes(answer.bytes), answer.title(),
-                      answer.chosen.seconds > 0 ? ", " + short_time(answer.chosen.seconds) : "", why_text(ground, answer));
+                      answer.chosen.seconds > 0 ? ", " + short_time(answer.chosen.seconds) : "",
+                      why_text(ground, answer));
   text += fmt::format("  {:<22} {:<24} {:>10} {:>8}  {}\n", "algorithm", "with", "time", "x chosen", "");
   std::vector<std::pair<const Algorithm*, std::string>> refused;
   for (const Consideration& c : answer.all) {
@@ -225,21 +240,27 @@ std::string full_table(const Ground& ground, const Answer& answer) {
       const bool known = std::any_of(answer.all.begin(), answer.all.end(), [&](const Consideration& other) {
         return other.candidate.algorithm == c.candidate.algorithm && other.why_not.empty();
       });
-      const bool listed = std::any_of(refused.begin(), refused.end(), [&](const auto& r) { return r.first == c.candidate.algorithm; });
+      const bool listed = std::any_of(refused.begin(), refused.end(),
+                                      [&](const auto& r) { return r.first == c.candidate.algorithm; });
       if (!known && !listed) refused.emplace_back(c.candidate.algorithm, c.why_not);
       continue;
     }
-    text += fmt::format("{} {:<22} {:<24} {:>10} {:>8}  {}\n",
-                        same(c.candidate, answer.chosen.candidate.algorithm, answer.chosen.candidate.problem) ? '*' : ' ',
-                        c.candidate.algorithm->name, c.candidate.parameters(), short_time(c.seconds),
-                        answer.chosen.seconds > 0 ? fmt::format("{:.2f}", c.seconds / answer.chosen.seconds) : "-", name_of(c.origin));
+    text += fmt::format(
+        "{} {:<22} {:<24} {:>10} {:>8}  {}\n",
+        same(c.candidate, answer.chosen.candidate.algorithm, answer.chosen.candidate.problem) ? '*' : ' ',
+        c.candidate.algorithm->name, c.candidate.parameters(), short_time(c.seconds),
+        answer.chosen.seconds > 0 ? fmt::format("{:.2f}", c.seconds / answer.chosen.seconds) : "-",
+        name_of(c.origin));
   }
-  for (const auto& [algorithm, why] : refused) text += fmt::format("  {:<22} no: {}\n", algorithm->name, why);
+  for (const auto& [algorithm, why] : refused)
+    text += fmt::format("  {:<22} no: {}\n", algorithm->name, why);
   return text;
 }
 
-std::string choice_table(const ExplainArguments& a, const Ground& ground, const std::vector<Answer>& answers) {
-  std::string text = header(ground) + fmt::format("{:>8}  {:<40} {:>10}  {:<10} {}\n", "bytes", "chosen", "time", "", "next");
+std::string choice_table(const ExplainArguments& a, const Ground& ground,
+                         const std::vector<Answer>& answers) {
+  std::string text = header(ground) + fmt::format("{:>8}  {:<40} {:>10}  {:<10} {}\n", "bytes", "chosen",
+                                                  "time", "", "next");
   for (const Answer& at : answers) {
     if (!at.error.empty()) {
       text += fmt::format("{:>8}  no choice: {}\n", short_bytes(at.bytes), at.error);
@@ -253,14 +274,18 @@ std::string choice_table(const ExplainArguments& a, const Ground& ground, const 
       }
     text += fmt::format("{:>8}  {:<40} {:>10}  {:<10} {}\n", short_bytes(at.bytes), at.title(),
                         at.chosen.seconds > 0 ? short_time(at.chosen.seconds) : "-",
-                        at.rule != nullptr ? "by a rule" : at.chosen.seconds > 0 ? std::string(name_of(at.chosen.origin)) : "preferred", next);
+                        at.rule != nullptr      ? "by a rule"
+                        : at.chosen.seconds > 0 ? std::string(name_of(at.chosen.origin))
+                                                : "preferred",
+                        next);
   }
   for (std::size_t i = 1; i < answers.size(); ++i) {
     if (!answers[i - 1].error.empty() || !answers[i].error.empty()) continue;
     const Candidate& above = answers[i].chosen.candidate;
     if (same(answers[i - 1].chosen.candidate, above.algorithm, above.problem)) continue;
-    text += fmt::format("from {:>6} on: {} instead of {}\n", short_bytes(boundary(a, ground, answers[i - 1], answers[i])),
-                        answers[i].title(), answers[i - 1].title());
+    text += fmt::format("from {:>6} on: {} instead of {}\n",
+                        short_bytes(boundary(a, ground, answers[i - 1], answers[i])), answers[i].title(),
+                        answers[i - 1].title());
   }
   return text;
 }
@@ -283,7 +308,8 @@ std::string answers_json(const Ground& ground, const std::vector<Answer>& answer
   for (const Answer& at : answers) {
     Json j = {{"bytes", at.bytes}};
     if (at.error.empty()) {
-      j["chosen"] = at.chosen.candidate.algorithm != nullptr ? candidate_json(at.chosen) : Json({{"algorithm", at.title()}});
+      j["chosen"] = at.chosen.candidate.algorithm != nullptr ? candidate_json(at.chosen)
+                                                             : Json({{"algorithm", at.title()}});
       j["why"] = why_text(ground, at);
     } else {
       j["error"] = at.error;
@@ -296,13 +322,15 @@ std::string answers_json(const Ground& ground, const std::vector<Answer>& answer
                {"ranks", ground.sweep.placement.size()},
                {"structure", ground.sweep.structure},
                {"answers", std::move(all)}})
-             .dump(2) + "\n";
+             .dump(2) +
+         "\n";
 }
 
 Status save(const Ground& ground, const std::vector<Curve>& curves, const std::string& path) {
   TuningTable table;
   for (const Curve& curve : curves)
-    if (!curve.points.empty()) table.rows.push_back(tuning_row(*ground.costs, curve, Estimate::Origin::simulated));
+    if (!curve.points.empty())
+      table.rows.push_back(tuning_row(*ground.costs, curve, Estimate::Origin::simulated));
   return merge_tuning(path, table);
 }
 
@@ -326,41 +354,61 @@ int run_explain(const ExplainArguments& a) {
   if (tell) fmt::print(stderr, "\r\033[K");
   if (!sweep) return failed(sweep.error());
   if (!a.save.empty())
-    if (Status saved = save(*ground, sweep->curves, a.save == "auto" ? tuning_path("auto") : a.save); !saved)
+    if (Status saved = save(*ground, sweep->curves, a.save == "auto" ? tuning_path("auto") : a.save);
+        !saved)
       return failed(saved.error());
   apply_tuning(table, ground->costs.get());
-  ground->measured = ground->costs->replace_simulated(ground->sweep.algorithms.front()->collective, std::move(sweep->curves));
+  ground->measured = ground->costs->replace_simulated(ground->sweep.algorithms.front()->collective,
+                                                      std::move(sweep->curves));
 
   std::vector<Answer> answers;
   const bool barrier = ground->sweep.algorithms.front()->collective == Collective::barrier;
-  for (const double bytes : barrier ? std::vector<double>{0} : *asked) answers.push_back(answer(a, *ground, bytes));
-  if (a.json != "-") fmt::print("{}", answers.size() == 1 ? full_table(*ground, answers[0]) : choice_table(a, *ground, answers));
-  if (Status s = json.write(a.json.empty() ? "" : answers_json(*ground, answers)); !s) return failed(s.error());
-  return std::all_of(answers.begin(), answers.end(), [](const Answer& at) { return at.error.empty(); }) ? kOk : kUsage;
+  for (const double bytes : barrier ? std::vector<double>{0} : *asked)
+    answers.push_back(answer(a, *ground, bytes));
+  if (a.json != "-")
+    fmt::print("{}",
+               answers.size() == 1 ? full_table(*ground, answers[0]) : choice_table(a, *ground, answers));
+  if (Status s = json.write(a.json.empty() ? "" : answers_json(*ground, answers)); !s)
+    return failed(s.error());
+  return std::all_of(answers.begin(), answers.end(), [](const Answer& at) { return at.error.empty(); })
+             ? kOk
+             : kUsage;
 }
 
 }  // namespace
 
 void add_explain(CLI::App& app, int* status) {
   auto a = std::make_shared<ExplainArguments>();
-  CLI::App* sub = app.add_subcommand("explain", "Say which algorithm would be chosen, what the others cost, and why");
+  CLI::App* sub =
+      app.add_subcommand("explain", "Say which algorithm would be chosen, what the others cost, and why");
   sub->footer(kFooter);
   sub->add_option("collective", a->collective, "e.g. allreduce")->required()->check(not_empty());
-  sub->add_option("-b,--bytes", a->bytes, "sizes: 64M, 1K,1M, 1K..4G (doubling), 1K..4G*4; of the vector, or of all ranks' blocks")
+  sub->add_option("-b,--bytes", a->bytes,
+                  "sizes: 64M, 1K,1M, 1K..4G (doubling), 1K..4G*4; of the vector, or of all ranks' blocks")
       ->check(not_empty())
       ->capture_default_str();
-  sub->add_option("--cluster", a->cluster, "the machine, as in `tamaki topo --help` (default: this one)")->check(not_empty());
+  sub->add_option("--cluster", a->cluster, "the machine, as in `tamaki topo --help` (default: this one)")
+      ->check(not_empty());
   sub->add_option("-n,--ranks", a->ranks, "ranks (default: all that the machine takes; here: one a core)")
       ->transform(whole_number(1, kMostDescribed));
-  sub->add_option("--order", a->order, "slot: fill a host, then the next; host: one rank a host, round and round")
+  sub->add_option("--order", a->order,
+                  "slot: fill a host, then the next; host: one rank a host, round and round")
       ->check(CLI::IsMember({"slot", "host"}))
       ->capture_default_str();
-  sub->add_option("--root", a->root, "root of rooted collectives")->transform(whole_number(0, kMostDescribed - 1))->capture_default_str();
+  sub->add_option("--root", a->root, "root of rooted collectives")
+      ->transform(whole_number(0, kMostDescribed - 1))
+      ->capture_default_str();
   sub->add_flag("--reproducible", a->reproducible, "as with TAMAKI_REPRODUCIBLE=1");
-  sub->add_option("--lanes", a->lanes, "as TAMAKI_LANES; 0: chosen")->transform(whole_number(0, 64))->capture_default_str();
-  sub->add_option("--rules", a->rules, "rules of the user, e.g. torus:100M- (default: the environment's)")->check(not_empty());
-  sub->add_option("--tuning", a->tuning, "tuning table: a path, auto or off (default: TAMAKI_TUNING)")->check(not_empty());
-  sub->add_option("--save", a->save, "add the simulated times to this tuning table; auto: the one that jobs read")->check(not_empty());
+  sub->add_option("--lanes", a->lanes, "as TAMAKI_LANES; 0: chosen")
+      ->transform(whole_number(0, 64))
+      ->capture_default_str();
+  sub->add_option("--rules", a->rules, "rules of the user, e.g. torus:100M- (default: the environment's)")
+      ->check(not_empty());
+  sub->add_option("--tuning", a->tuning, "tuning table: a path, auto or off (default: TAMAKI_TUNING)")
+      ->check(not_empty());
+  sub->add_option("--save", a->save,
+                  "add the simulated times to this tuning table; auto: the one that jobs read")
+      ->check(not_empty());
   sub->add_option("--json", a->json, "answers as JSON; -: to stdout")->check(not_empty());
   sub->add_option("-j,--jobs", a->jobs, "threads (default: one a core)")->transform(whole_number(1, 1024));
   sub->add_flag("-q,--quiet", a->quiet, "no progress on a terminal");

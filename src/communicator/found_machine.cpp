@@ -14,7 +14,7 @@ constexpr double kUnknownNicRate = 1.25e9;  // 10 Gb/s
 struct FoundHost {
   std::int32_t ranks = 0, cores = 1, nics = 1, domains = 1;
   std::int32_t quota = std::numeric_limits<std::int32_t>::max();  // cores
-  double nic_rate = 0;  // of one
+  double nic_rate = 0;                                            // of one
   std::uint64_t together[16] = {};
 };
 
@@ -27,7 +27,8 @@ std::vector<FoundHost> hosts_of(std::span<const RankIdentity> ranks, Placement* 
     FoundHost& host = hosts[static_cast<std::size_t>(at->second)];
     placement->ranks.push_back({.host = at->second, .slot = host.ranks++, .numa = rank.numa});
     host.nics = std::min(host.nics, std::max(1, rank.nics));
-    if (rank.nic_rate > 0 && (host.nic_rate == 0 || rank.nic_rate < host.nic_rate)) host.nic_rate = rank.nic_rate;
+    if (rank.nic_rate > 0 && (host.nic_rate == 0 || rank.nic_rate < host.nic_rate))
+      host.nic_rate = rank.nic_rate;
     host.domains = std::max(host.domains, rank.numa + 1);
     int own = 0;
     for (int w = 0; w < 16; ++w) {
@@ -45,7 +46,8 @@ std::vector<FoundHost> hosts_of(std::span<const RankIdentity> ranks, Placement* 
 }
 
 HostKind kind_of(const FoundHost& host) {
-  HostKind kind{.slots = host.ranks, .numa = std::vector<NumaDomain>(static_cast<std::size_t>(host.domains))};
+  HostKind kind{.slots = host.ranks,
+                .numa = std::vector<NumaDomain>(static_cast<std::size_t>(host.domains))};
   kind.numa[0].cores = host.cores;
   for (std::int32_t nic = 0; nic < host.nics; ++nic)
     kind.nics.push_back({.name = "nic" + std::to_string(nic), .bandwidth = host.nic_rate, .rail = nic});

@@ -13,7 +13,8 @@ bool same(const ClosedForm& a, const ClosedForm& b) {
 }
 
 /// Whether the algorithm answers to a wish: its closed form changes with it.
-bool answers(const Topology& topology, const Algorithm& algorithm, const Problem& problem, int Problem::*wish) {
+bool answers(const Topology& topology, const Algorithm& algorithm, const Problem& problem,
+             int Problem::*wish) {
   if (algorithm.closed_form == nullptr) return false;
   const ClosedForm before = algorithm.closed_form(topology, problem);
   for (const int other : {problem.*wish + 1, problem.*wish * 2, problem.*wish * 3}) {
@@ -57,7 +58,8 @@ std::vector<Candidate> candidates(const Topology& topology, const Algorithm& alg
         made.problem.lanes = lanes;
         made.problem.pieces = pieces;
         made.problem.radix = radix;
-        const std::string reason = algorithm.refuses != nullptr ? algorithm.refuses(topology, made.problem) : "";
+        const std::string reason =
+            algorithm.refuses != nullptr ? algorithm.refuses(topology, made.problem) : "";
         if (reason.empty())
           all.push_back(made);
         else
@@ -68,8 +70,8 @@ std::vector<Candidate> candidates(const Topology& topology, const Algorithm& alg
 }
 
 Wishes default_wishes(const Topology& topology) {
-  // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same links and multiply
-  // the messages.
+  // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same
+  // links and multiply the messages.
   const bool many = topology.ranks() > 4096;
   Wishes wishes{.lanes = {1}, .pieces = {1, 8, 32}, .radices = {2, 4, 8}};
   if (many) return wishes;

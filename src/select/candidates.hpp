@@ -1,6 +1,6 @@
 #pragma once
-// The schedules among which simulation and selection look for the best: an algorithm with each combination of the wishes
-// (Problem's lanes, pieces, radix) that it answers to.
+// The schedules among which simulation and selection look for the best: an algorithm with each combination
+// of the wishes (Problem's lanes, pieces, radix) that it answers to.
 
 #include <string>
 #include <vector>
@@ -25,13 +25,13 @@ struct Wishes {
   std::vector<int> radices = {2};
 };
 
-/// All combinations of the wishes that the algorithm answers to, on `topology.ranks()` ranks: those on which its closed
-/// form depends. Empty where it refuses all of them; `why` then, else "".
+/// All combinations of the wishes that the algorithm answers to, on `topology.ranks()` ranks: those on
+/// which its closed form depends. Empty where it refuses all of them; `why` then, else "".
 std::vector<Candidate> candidates(const Topology& topology, const Algorithm& algorithm, int root,
                                   const Wishes& wishes, std::string* why);
 
-/// What pays on some machine: one lane and as many as a rank has ports, more where several ranks share hosts, some pieces;
-/// fewer with very many ranks.
+/// What pays on some machine: one lane and as many as a rank has ports, more where several ranks share
+/// hosts, some pieces; fewer with very many ranks.
 Wishes default_wishes(const Topology& topology);
 
 }  // namespace tamaki

@@ -21,23 +21,28 @@ std::uint64_t digest(std::uint64_t key, const Placement& placement) {
 }
 
 /// Parts of the key of a candidate: two of one algorithm differ in them.
-auto parameters_of(const Candidate& c) { return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix); }
+auto parameters_of(const Candidate& c) {
+  return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix);
+}
 
 bool same(const Candidate& a, const Candidate& b) {
   return a.algorithm == b.algorithm && parameters_of(a) == parameters_of(b);
 }
 
 const Curve* find(const std::vector<Curve>& curves, const Candidate& candidate) {
-  const auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& c) { return same(c.candidate, candidate); });
+  const auto found = std::find_if(curves.begin(), curves.end(),
+                                  [&](const Curve& c) { return same(c.candidate, candidate); });
   return found == curves.end() ? nullptr : &*found;
 }
 
-/// What the measured candidates take at `bytes` of what they were simulated to take: the median; 0 where none was.
+/// What the measured candidates take at `bytes` of what they were simulated to take: the median; 0 where
+/// none was.
 double correction(const std::vector<Curve>& simulated, const std::vector<Curve>& measured, double bytes) {
   std::vector<double> ratios;
   for (const Curve& seen : measured) {
     const Curve* model = find(simulated, seen.candidate);
-    if (model == nullptr || !seen.covers(bytes) || model->points.empty() || !(model->at(bytes) > 0)) continue;
+    if (model == nullptr || !seen.covers(bytes) || model->points.empty() || !(model->at(bytes) > 0))
+      continue;
     ratios.push_back(seen.at(bytes) / model->at(bytes));
   }
   if (ratios.empty()) return 0;
@@ -50,9 +55,12 @@ double correction(const std::vector<Curve>& simulated, const std::vector<Curve>&
 
 std::string_view name_of(Estimate::Origin origin) {
   switch (origin) {
-    case Estimate::Origin::measured: return "measured";
-    case Estimate::Origin::corrected: return "corrected";
-    default: return "simulated";
+    case Estimate::Origin::measured:
+      return "measured";
+    case Estimate::Origin::corrected:
+      return "corrected";
+    default:
+      return "simulated";
   }
 }
 
@@ -96,7 +104,8 @@ Wishes choice_wishes(const Topology& topology) {
 }
 
 int slices_of(const Program& program, double bytes, std::size_t slot_bytes) {
-  const bool blocks = program.collective != Collective::allreduce && program.collective != Collective::reduce &&
+  const bool blocks = program.collective != Collective::allreduce &&
+                      program.collective != Collective::reduce &&
                       program.collective != Collective::broadcast;
   const double chunk = bytes / (static_cast<double>(program.chunks) * (blocks ? program.ranks : 1));
   const double each = static_cast<double>(slot_bytes) / std::max(1, program.max_width);
@@ -118,10 +127,12 @@ void simulate_curve(const Network& network, const Topology& topology, const std:
   for (const Lane& lane : first.lanes)
     for (const Block& block : lane.blocks)
       for (std::int32_t s = block.begin; s < block.end; ++s)
-        operands += static_cast<std::int64_t>(block.times) * (first.steps[static_cast<std::size_t>(s)].sources +
-                                                              first.steps[static_cast<std::size_t>(s)].destinations);
+        operands += static_cast<std::int64_t>(block.times) *
+                    (first.steps[static_cast<std::size_t>(s)].sources +
+                     first.steps[static_cast<std::size_t>(s)].destinations);
   if (const std::int64_t messages = operands / 2 * first.ranks; messages > options.most_messages)
-    return give_up("some " + std::to_string(messages) + " messages, more than are simulated for a choice (" +
+    return give_up("some " + std::to_string(messages) +
+                   " messages, more than are simulated for a choice (" +
                    std::to_string(options.most_messages) + ")");
   const Result<TimedSchedule> schedule = TimedSchedule::of(network, [&](std::int32_t rank) {
     return rank == 0 ? first : candidate.algorithm->build(topology, candidate.problem, rank);
@@ -139,7 +150,10 @@ void simulate_curve(const Network& network, const Topology& topology, const std:
 }
 
 Costs::Costs(Machine machine, Placement placement, Topology topology, CostOptions options)
-    : machine_(std::move(machine)), placement_(std::move(placement)), topology_(std::move(topology)), options_(options) {
+    : machine_(std::move(machine)),
+      placement_(std::move(placement)),
+      topology_(std::move(topology)),
+      options_(options) {
   key_ = simulation::mix(digest(hash_of(machine_), placement_), options_.slot_bytes, 8);
 }
 
@@ -163,17 +177,20 @@ bool Costs::replace_simulated(Collective collective, std::vector<Curve> simulate
   return !known.measured.empty();
 }
 
-void Costs::list_candidates(Collective collective, const std::vector<std::string_view>& shortlist, Known* known) const {
+void Costs::list_candidates(Collective collective, const std::vector<std::string_view>& shortlist,
+                            Known* known) const {
   known->listed = true;
   known->missing = curve_sizes(collective);
   const bool few = topology_.ranks() > options_.all_up_to_ranks;
   const Wishes wishes = choice_wishes(topology_);
   for (const Algorithm* algorithm : all_algorithms()) {
     if (algorithm->collective != collective) continue;
-    Curve none{.candidate = {.algorithm = algorithm, .problem = {.collective = collective, .ranks = topology_.ranks()}}};
+    Curve none{.candidate = {.algorithm = algorithm,
+                             .problem = {.collective = collective, .ranks = topology_.ranks()}}};
     const std::vector<Candidate> all = candidates(topology_, *algorithm, 0, wishes, &none.why_not);
     if (topology_.ranks() > options_.most_ranks)
-      none.why_not = "too many ranks to simulate for a choice (most " + std::to_string(options_.most_ranks) + ")";
+      none.why_not =
+          "too many ranks to simulate for a choice (most " + std::to_string(options_.most_ranks) + ")";
     else if (few && std::find(shortlist.begin(), shortlist.end(), algorithm->name) == shortlist.end())
       none.why_not = "not among the few that are simulated for so many ranks";
     if (!none.why_not.empty()) {
@@ -194,7 +211,8 @@ void Costs::simulate_at(const std::vector<double>& sizes, Known* known) const {
     else
       curve.why_not = network.error().message;
   }
-  std::erase_if(known->missing, [&](double size) { return std::find(sizes.begin(), sizes.end(), size) != sizes.end(); });
+  std::erase_if(known->missing,
+                [&](double size) { return std::find(sizes.begin(), sizes.end(), size) != sizes.end(); });
 }
 
 std::vector<Curve> Costs::unknown(Collective collective) {
@@ -205,12 +223,15 @@ std::vector<Curve> Costs::unknown(Collective collective) {
   return found;
 }
 
-std::vector<Estimate> Costs::estimates(Collective collective, double bytes, const std::vector<std::string_view>& shortlist) {
+std::vector<Estimate> Costs::estimates(Collective collective, double bytes,
+                                       const std::vector<std::string_view>& shortlist) {
   const std::lock_guard lock(mutex_);
   Known& known = known_[static_cast<std::size_t>(collective)];
   if (!known.listed) list_candidates(collective, shortlist, &known);
   std::vector<double> sizes = sizes_beside(collective, bytes);
-  std::erase_if(sizes, [&](double size) { return std::find(known.missing.begin(), known.missing.end(), size) == known.missing.end(); });
+  std::erase_if(sizes, [&](double size) {
+    return std::find(known.missing.begin(), known.missing.end(), size) == known.missing.end();
+  });
   simulate_at(sizes, &known);
   const std::vector<Curve>&simulated = known.simulated, &measured = known.measured;
   const double factor = correction(simulated, measured, bytes);
@@ -219,12 +240,14 @@ std::vector<Estimate> Costs::estimates(Collective collective, double bytes, cons
     if (seen.covers(bytes)) all.push_back({seen.candidate, seen.at(bytes), Estimate::Origin::measured});
   for (const Curve& model : simulated) {
     if (model.points.empty()) continue;
-    if (const Curve* seen = find(measured, model.candidate); seen != nullptr && seen->covers(bytes)) continue;
+    if (const Curve* seen = find(measured, model.candidate); seen != nullptr && seen->covers(bytes))
+      continue;
     all.push_back({model.candidate, model.at(bytes) * (factor > 0 ? factor : 1),
                    factor > 0 ? Estimate::Origin::corrected : Estimate::Origin::simulated});
   }
   std::stable_sort(all.begin(), all.end(), [](const Estimate& a, const Estimate& b) {
-    return std::tuple(a.seconds, parameters_of(a.candidate)) < std::tuple(b.seconds, parameters_of(b.candidate));
+    return std::tuple(a.seconds, parameters_of(a.candidate)) <
+           std::tuple(b.seconds, parameters_of(b.candidate));
   });
   return all;
 }

@@ -1,12 +1,14 @@
 #pragma once
-// What the algorithms cost on one machine, for ranks at given places: simulated, and corrected by what was measured.
+// What the algorithms cost on one machine, for ranks at given places: simulated, and corrected by what was
+// measured.
 //
-// Of each candidate there is a curve: seconds over message sizes, linear in bytes between the sizes of a grid (between
-// two of which start-up costs and bandwidths, and so the model's times, are very nearly that). A choice is then a lookup:
-// evaluate the curves of a collective at n and take the least.
+// Of each candidate there is a curve: seconds over message sizes, linear in bytes between the sizes of a
+// grid (between two of which start-up costs and bandwidths, and so the model's times, are very nearly
+// that). A choice is then a lookup: evaluate the curves of a collective at n and take the least.
 //
-// All ranks come to the same choice without talking, since everything here is a function of machine, places and tuning
-// table, which are equal on all of them, in integers and in doubles under + - * / alone, whose results IEEE 754 fixes.
+// All ranks come to the same choice without talking, since everything here is a function of machine, places
+// and tuning table, which are equal on all of them, in integers and in doubles under + - * / alone, whose
+// results IEEE 754 fixes.
 
 #include <array>
 #include <cstdint>
@@ -32,7 +34,8 @@ struct Curve {
   std::vector<Point> points = {};  // empty: not known
   std::string why_not = {};        // then: why
 
-  /// Seconds at `bytes`: linear between points, along the last two beyond them, the first below. 0: no points.
+  /// Seconds at `bytes`: linear between points, along the last two beyond them, the first below. 0: no
+  /// points.
   double at(double bytes) const;
   bool covers(double bytes) const {
     return !points.empty() && bytes >= points.front().bytes && bytes <= points.back().bytes;
@@ -52,19 +55,21 @@ struct Estimate {
 };
 std::string_view name_of(Estimate::Origin origin);
 
-/// Bytes of a slot. They get smaller as ranks get more: the rings of a host stay within some 100 MiB even if every pair
-/// talks.
+/// Bytes of a slot. They get smaller as ranks get more: the rings of a host stay within some 100 MiB even
+/// if every pair talks.
 std::size_t default_slot_bytes(std::int32_t most_ranks_on_a_host);
 
 struct CostOptions {
   std::size_t slot_bytes = std::size_t{128} << 10;  // longer chunks move in slices of so much
-  /// Candidates with more messages than that (of all ranks together, counted without slices) are not simulated.
+  /// Candidates with more messages than that (of all ranks together, counted without slices) are not
+  /// simulated.
   std::int64_t most_messages = 500'000;
-  /// Times within this factor of the least are as good as it: what the model can tell apart. Where the machine's rates are
-  /// guesses (kGuessedAlike) less than where they are described.
+  /// Times within this factor of the least are as good as it: what the model can tell apart. Where the
+  /// machine's rates are guesses (kGuessedAlike) less than where they are described.
   double alike = 1.05;
   static constexpr double kGuessedAlike = 1.25;
-  /// Of more ranks than that only the algorithms `shortlist` names are simulated, of more than most_ranks none.
+  /// Of more ranks than that only the algorithms `shortlist` names are simulated, of more than most_ranks
+  /// none.
   std::int32_t all_up_to_ranks = 64;
   std::int32_t most_ranks = 4'096;
 };
@@ -80,17 +85,18 @@ class Costs {
   const Topology& topology() const { return topology_; }
   double alike() const { return options_.alike; }
 
-  /// Replaces what was measured, or simulated before, of `collective`: curves that need not be made. To be called before
-  /// curves() of that collective.
+  /// Replaces what was measured, or simulated before, of `collective`: curves that need not be made. To be
+  /// called before curves() of that collective.
   void preset(Collective collective, std::vector<Curve> simulated, std::vector<Curve> measured);
 
   /// The same for the simulated ones alone; whether there are measured ones.
   bool replace_simulated(Collective collective, std::vector<Curve> simulated);
 
-  /// Cheapest first; of equals those with fewer parameters. Empty where nothing is known. Simulates what it needs when it
-  /// first needs it: the sizes of the grid next to `bytes`, which takes from a millisecond for a few ranks to a second for
-  /// hundreds. Any thread. `shortlist`: see CostOptions.
-  std::vector<Estimate> estimates(Collective collective, double bytes, const std::vector<std::string_view>& shortlist = {});
+  /// Cheapest first; of equals those with fewer parameters. Empty where nothing is known. Simulates what it
+  /// needs when it first needs it: the sizes of the grid next to `bytes`, which takes from a millisecond
+  /// for a few ranks to a second for hundreds. Any thread. `shortlist`: see CostOptions.
+  std::vector<Estimate> estimates(Collective collective, double bytes,
+                                  const std::vector<std::string_view>& shortlist = {});
   /// Candidates without a time, and why; to be called after estimates().
   std::vector<Curve> unknown(Collective collective);
 
@@ -100,7 +106,8 @@ class Costs {
     std::vector<double> missing;  // sizes of the grid that are not simulated
     std::vector<Curve> simulated, measured;
   };
-  void list_candidates(Collective collective, const std::vector<std::string_view>& shortlist, Known* known) const;
+  void list_candidates(Collective collective, const std::vector<std::string_view>& shortlist,
+                       Known* known) const;
   void simulate_at(const std::vector<double>& sizes, Known* known) const;
 
   Machine machine_;
@@ -112,7 +119,8 @@ class Costs {
   std::array<Known, kCollectives> known_;
 };
 
-/// Slices in which the executor moves a program's chunks of a message of `bytes`; at most as many as fill a pipeline.
+/// Slices in which the executor moves a program's chunks of a message of `bytes`; at most as many as fill a
+/// pipeline.
 int slices_of(const Program& program, double bytes, std::size_t slot_bytes);
 
 /// The grid of sizes of the curves, ascending. Beyond its last, times are linear.
@@ -121,12 +129,12 @@ std::vector<double> curve_sizes(Collective collective);
 /// The sizes of the grid that a time at `bytes` is interpolated from.
 std::vector<double> sizes_beside(Collective collective, double bytes);
 
-/// What is tried for a choice: default_wishes() without what takes much memory for slots, and fewer pieces with few ranks,
-/// whose pipelines are short.
+/// What is tried for a choice: default_wishes() without what takes much memory for slots, and fewer pieces
+/// with few ranks, whose pipelines are short.
 Wishes choice_wishes(const Topology& topology);
 
-/// Adds points of the curve's candidate at `sizes`, by simulation, up to the first that fails. Where there are
-/// none then, `why_not` says why.
+/// Adds points of the curve's candidate at `sizes`, by simulation, up to the first that fails. Where there
+/// are none then, `why_not` says why.
 void simulate_curve(const Network& network, const Topology& topology, const std::vector<double>& sizes,
                     const CostOptions& options, Curve* curve);
 

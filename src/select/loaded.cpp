@@ -19,9 +19,9 @@ constexpr std::int32_t kMostCopies = 4096;  // chunks of an input that is copied
 /// Which contents a path had.
 using Version = std::tuple<dev_t, ino_t, off_t, time_t, long>;
 
-/// Lets a program read its input from scratch, where another lane puts it before anything else is done: what makes a schedule
-/// that was thought out of place right in place. False where it has loops, which no file of MSCCL has,
-/// or very many chunks.
+/// Lets a program read its input from scratch, where another lane puts it before anything else is done:
+/// what makes a schedule that was thought out of place right in place. False where it has loops, which no
+/// file of MSCCL has, or very many chunks.
 bool read_from_copy(Program* program) {
   const std::int32_t chunks = program->chunks_of(Buffer::input), base = program->scratch_chunks;
   for (const Lane& lane : program->lanes)
@@ -33,7 +33,8 @@ bool read_from_copy(Program* program) {
       operand.chunk += base;
     }
   program->scratch_chunks += chunks;
-  // Every step waits for every copy: one whose chunk is empty, because the message is short, is left out and orders nothing.
+  // Every step waits for every copy: one whose chunk is empty, because the message is short, is left out
+  // and orders nothing.
   if (chunks > kMostCopies) return false;
   std::vector<Dependency> dependencies;
   for (Step& step : program->steps) {
@@ -61,20 +62,27 @@ bool read_from_copy(Program* program) {
 Result<std::shared_ptr<const LoadedSchedule>> load(const std::string& path, Collective collective) {
   Result<std::vector<Program>> programs = read_schedule(path);
   if (!programs) return pass(std::move(programs));
-  const auto refused = [&](const std::string& why) { return fail(Code::invalid_argument, path + ": " + why); };
+  const auto refused = [&](const std::string& why) {
+    return fail(Code::invalid_argument, path + ": " + why);
+  };
   if (programs->empty()) return refused("it has no program");
   const Program& first = programs->front();
   if (first.collective != collective)
-    return refused("it is for " + std::string(name_of(first.collective)) + ", not for " + std::string(name_of(collective)));
+    return refused("it is for " + std::string(name_of(first.collective)) + ", not for " +
+                   std::string(name_of(collective)));
   if (first.ranks != static_cast<std::int32_t>(programs->size()))
-    return refused("it has programs of " + std::to_string(programs->size()) + " of its " + std::to_string(first.ranks) + " ranks");
+    return refused("it has programs of " + std::to_string(programs->size()) + " of its " +
+                   std::to_string(first.ranks) + " ranks");
   auto loaded = std::make_shared<LoadedSchedule>();
-  const auto proof = [&](bool in_place) { return verify(*programs, {.in_place = in_place, .empty_chunks = true, .limit = 1}); };
+  const auto proof = [&](bool in_place) {
+    return verify(*programs, {.in_place = in_place, .empty_chunks = true, .limit = 1});
+  };
   if (const Report report = proof(false); !report.ok()) return refused("it is not right: " + report.text());
   if (!proof(true).ok()) {
     bool changed = true;
     for (Program& program : *programs) changed = changed && read_from_copy(&program);
-    if (const Report report = proof(true); !changed || !report.ok()) return refused("it is not right in place: " + report.text());
+    if (const Report report = proof(true); !changed || !report.ok())
+      return refused("it is not right in place: " + report.text());
   }
   const Report out = proof(false), in = proof(true);
   if (!out.ok()) return refused("it is not right: " + out.text());
@@ -82,7 +90,8 @@ Result<std::shared_ptr<const LoadedSchedule>> load(const std::string& path, Coll
   loaded->keeps_order = out.ordered && in.ordered;
   const auto holds = [&](const VerifyOptions& options) { return verify(*programs, options).ok(); };
   loaded->direct = holds({.direct = true, .empty_chunks = true, .limit = 1});
-  loaded->direct_in_place = loaded->direct && holds({.in_place = true, .direct = true, .empty_chunks = true, .limit = 1});
+  loaded->direct_in_place =
+      loaded->direct && holds({.in_place = true, .direct = true, .empty_chunks = true, .limit = 1});
   std::string text;
   for (const Program& program : *programs) text += to_json(program);
   loaded->digest = digest_of(text);
@@ -93,12 +102,16 @@ Result<std::shared_ptr<const LoadedSchedule>> load(const std::string& path, Coll
 
 }  // namespace
 
-Result<std::shared_ptr<const LoadedSchedule>> load_schedule(const std::string& path, Collective collective) {
+Result<std::shared_ptr<const LoadedSchedule>> load_schedule(const std::string& path,
+                                                            Collective collective) {
   static std::mutex mutex;  // guards known
-  static std::map<std::pair<std::string, Collective>, std::pair<Version, std::shared_ptr<const LoadedSchedule>>> known;
+  static std::map<std::pair<std::string, Collective>,
+                  std::pair<Version, std::shared_ptr<const LoadedSchedule>>>
+      known;
   struct stat facts = {};
   if (::stat(path.c_str(), &facts) != 0) return fail_errno("reading " + path);
-  const Version version{facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
+  const Version version{facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtim.tv_sec,
+                        facts.st_mtim.tv_nsec};
   const std::lock_guard lock(mutex);
   const auto found = known.find({path, collective});
   if (found != known.end() && found->second.first == version) return found->second.second;

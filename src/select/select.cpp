@@ -50,8 +50,8 @@ std::vector<std::string_view> preferences(const Question& q) {
       if (local && !many)
         return one_shot_wins(n, p) ? std::vector<std::string_view>{"direct_one_shot", "direct_two_shot"}
                                    : std::vector<std::string_view>{"direct_two_shot", "ring"};
-      // Ranks that share a host meet there first; on a grid with several ports, large messages use all of them. Algorithms
-      // that need what is not known refuse, and the next one serves.
+      // Ranks that share a host meet there first; on a grid with several ports, large messages use all of
+      // them. Algorithms that need what is not known refuse, and the next one serves.
       if (n >= 256 * K && topology_of(q).grid.size() > 1) return {"torus", "hierarchical", "ring"};
       if (!topology_of(q).rail_of_rank.empty() && several_on_a_host(topology_of(q))) {
         if (n <= 64 * K) return {"rail_tree", "hierarchical_tree", "recursive_doubling", "ring"};
@@ -133,23 +133,26 @@ Result<Choice> loaded_choice(const Question& q, const SizeRule& rule) {
   else if (loaded->programs.front().root != q.root && has_root(q.collective))
     why = "it is for root " + std::to_string(loaded->programs.front().root);
   if (why.empty()) return Choice{.problem = problem_of(q), .loaded = loaded};
-  return fail(Code::invalid_usage, "schedule " + rule.file + " cannot serve this " + std::string(name_of(q.collective)) + " of " +
-                                       std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) + " ranks: " + why);
+  return fail(Code::invalid_usage, "schedule " + rule.file + " cannot serve this " +
+                                       std::string(name_of(q.collective)) + " of " +
+                                       std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) +
+                                       " ranks: " + why);
 }
 
-/// The cheapest candidate that can serve. Of those that are as cheap to within what a model can tell, the one that is
-/// preferred, so that choices do not change back and forth over sizes.
+/// The cheapest candidate that can serve. Of those that are as cheap to within what a model can tell, the
+/// one that is preferred, so that choices do not change back and forth over sizes.
 std::optional<Choice> cheapest(const Question& q, const std::vector<std::string_view>& preferred) {
   std::optional<Choice> best;
   std::size_t best_place = preferred.size();
   double least = 0;
-  for (const Estimate& estimate : q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred)) {
+  for (const Estimate& estimate :
+       q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred)) {
     const Algorithm& algorithm = *estimate.candidate.algorithm;
     const Problem problem = problem_of(q, estimate.candidate.problem);
     if (best && estimate.seconds > q.costs->alike() * least) break;
     if (!refusal(algorithm, q, problem).empty()) continue;
-    const auto place =
-        static_cast<std::size_t>(std::find(preferred.begin(), preferred.end(), algorithm.name) - preferred.begin());
+    const auto place = static_cast<std::size_t>(
+        std::find(preferred.begin(), preferred.end(), algorithm.name) - preferred.begin());
     if (!best) least = estimate.seconds;
     if (best && place >= best_place) continue;
     best = Choice{&algorithm, problem};
@@ -165,13 +168,16 @@ bool parse_wish(std::string_view text, SizeRule* rule) {
     int SizeRule::*member;
     int low, high;
   };
-  for (const Wish& wish : {Wish{"lanes=", &SizeRule::lanes, 1, 64}, Wish{"pieces=", &SizeRule::pieces, 1, 65536},
-                           Wish{"radix=", &SizeRule::radix, 2, 1024}}) {
+  for (const Wish& wish :
+       {Wish{"lanes=", &SizeRule::lanes, 1, 64}, Wish{"pieces=", &SizeRule::pieces, 1, 65536},
+        Wish{"radix=", &SizeRule::radix, 2, 1024}}) {
     if (!text.starts_with(wish.name)) continue;
     const std::string_view number = text.substr(wish.name.size());
     int value = 0;
     const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (read.ec != std::errc() || read.ptr != number.data() + number.size() || value < wish.low || value > wish.high) return false;
+    if (read.ec != std::errc() || read.ptr != number.data() + number.size() || value < wish.low ||
+        value > wish.high)
+      return false;
     rule->*wish.member = value;
     return true;
   }
@@ -195,9 +201,11 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
     SizeRule rule;
     constexpr std::string_view kFile = "file:";
     auto colon = part.find(':');
-    if (part.starts_with(kFile)) {  // a path may have colons: the last one begins a range if a range follows it
+    if (part.starts_with(
+            kFile)) {  // a path may have colons: the last one begins a range if a range follows it
       colon = part.rfind(':');
-      if (colon < kFile.size() || part.find('-', colon) == std::string_view::npos || part.find('/', colon) != std::string_view::npos)
+      if (colon < kFile.size() || part.find('-', colon) == std::string_view::npos ||
+          part.find('/', colon) != std::string_view::npos)
         colon = std::string_view::npos;
       rule.file = part.substr(kFile.size(), colon == std::string_view::npos ? colon : colon - kFile.size());
       if (rule.file.empty()) return wrong(part, "it names no file");
@@ -209,7 +217,8 @@ Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_vie
       wishes.remove_prefix(1);
       const auto end = std::min(wishes.find('/'), wishes.size());
       if (!parse_wish(wishes.substr(0, end), &rule))
-        return wrong(part, "\"" + std::string(wishes.substr(0, end)) + "\" is no wish; there are lanes=1..64, pieces=1..65536, radix=2..1024");
+        return wrong(part, "\"" + std::string(wishes.substr(0, end)) +
+                               "\" is no wish; there are lanes=1..64, pieces=1..65536, radix=2..1024");
       wishes.remove_prefix(end);
     }
     if (colon != std::string_view::npos) {
@@ -268,15 +277,17 @@ Result<Choice> select(const Question& q) {
     if (!rule->file.empty()) return loaded_choice(q, *rule);
     std::string name = rule->algorithm;
     if (q.collective == Collective::allreduce && name == "direct")
-      name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot" : "direct_two_shot";
+      name = one_shot_wins(q.bytes, static_cast<std::uint64_t>(q.ranks)) ? "direct_one_shot"
+                                                                         : "direct_two_shot";
     choice.algorithm = find_algorithm(q.collective, name);
     if (rule->lanes > 0) choice.problem.lanes = rule->lanes;
     if (rule->pieces > 0) choice.problem.pieces = rule->pieces;
     if (rule->radix > 0) choice.problem.radix = rule->radix;
     if (const std::string why = refusal(*choice.algorithm, q, choice.problem); !why.empty())
-      return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " + std::string(name_of(q.collective)) +
-                                           " of " + std::to_string(q.bytes) + " bytes on " + std::to_string(q.ranks) +
-                                           " ranks: " + why);
+      return fail(Code::invalid_usage, "algorithm " + name + " cannot serve this " +
+                                           std::string(name_of(q.collective)) + " of " +
+                                           std::to_string(q.bytes) + " bytes on " +
+                                           std::to_string(q.ranks) + " ranks: " + why);
     return choice;
   }
   const std::vector<std::string_view> preferred = preferences(q);
@@ -305,18 +316,23 @@ Result<Choice> select(const Question& q) {
 std::vector<Consideration> considerations(const Question& q) {
   std::vector<Consideration> all;
   const auto add = [&](Consideration made) {
-    if (const std::string why = refusal(*made.candidate.algorithm, q, problem_of(q, made.candidate.problem)); !why.empty())
+    if (const std::string why =
+            refusal(*made.candidate.algorithm, q, problem_of(q, made.candidate.problem));
+        !why.empty())
       made.why_not = why;
     all.push_back(std::move(made));
   };
   if (q.costs != nullptr) {
     const std::vector<std::string_view> preferred = preferences(q);
-    for (const Estimate& estimate : q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred))
+    for (const Estimate& estimate :
+         q.costs->estimates(q.collective, static_cast<double>(q.bytes), preferred))
       add({estimate.candidate, estimate.seconds, estimate.origin});
-    for (const Curve& curve : q.costs->unknown(q.collective)) add({.candidate = curve.candidate, .why_not = curve.why_not});
+    for (const Curve& curve : q.costs->unknown(q.collective))
+      add({.candidate = curve.candidate, .why_not = curve.why_not});
   } else {
     for (const Algorithm* a : all_algorithms())
-      if (a->collective == q.collective) add({.candidate = {.algorithm = a, .problem = problem_of(q)}, .why_not = "costs are not known"});
+      if (a->collective == q.collective)
+        add({.candidate = {.algorithm = a, .problem = problem_of(q)}, .why_not = "costs are not known"});
   }
   std::stable_partition(all.begin(), all.end(), [](const Consideration& c) { return c.why_not.empty(); });
   return all;

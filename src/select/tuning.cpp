@@ -40,8 +40,8 @@ class Descriptor {
 
 /// What two rows of one curve have in common.
 auto curve_of(const TuningRow& row) {
-  return std::tuple(row.key, std::string_view(row.version), row.origin, row.collective, std::string_view(row.algorithm), row.lanes,
-                    row.pieces, row.radix);
+  return std::tuple(row.key, std::string_view(row.version), row.origin, row.collective,
+                    std::string_view(row.algorithm), row.lanes, row.pieces, row.radix);
 }
 
 void add_points(const std::vector<Curve::Point>& points, std::vector<Curve::Point>* to) {
@@ -78,16 +78,19 @@ TuningRow read_row(JsonField* field) {
   row.lanes = field->integer("lanes", 1);
   row.pieces = field->integer("pieces", 1);
   row.radix = field->integer("radix", 2);
-  if (row.lanes < 1 || row.pieces < 1 || row.radix < 2) field->fail("lanes and pieces must be 1 or more, radix 2 or more");
+  if (row.lanes < 1 || row.pieces < 1 || row.radix < 2)
+    field->fail("lanes and pieces must be 1 or more, radix 2 or more");
   const std::vector<double> bytes = field->numbers("bytes"), seconds = field->numbers("seconds");
   if (bytes.size() != seconds.size() || bytes.empty() || bytes.size() > kMostPoints) {
-    field->fail(fmt::format("{} bytes and {} seconds; there must be as many of both, 1 to {}", bytes.size(), seconds.size(),
-                            kMostPoints));
+    field->fail(fmt::format("{} bytes and {} seconds; there must be as many of both, 1 to {}", bytes.size(),
+                            seconds.size(), kMostPoints));
     return row;
   }
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (!(bytes[i] >= 0) || !(seconds[i] > 0) || !(seconds[i] < 1e9) || (i > 0 && bytes[i] <= bytes[i - 1])) {
-      field->fail(fmt::format("{} bytes in {} s: bytes must ascend from 0, times be positive", bytes[i], seconds[i]));
+    if (!(bytes[i] >= 0) || !(seconds[i] > 0) || !(seconds[i] < 1e9) ||
+        (i > 0 && bytes[i] <= bytes[i - 1])) {
+      field->fail(fmt::format("{} bytes in {} s: bytes must ascend from 0, times be positive", bytes[i],
+                              seconds[i]));
       return row;
     }
     row.points.push_back({bytes[i], seconds[i]});
@@ -157,10 +160,11 @@ std::string tuning_json(const TuningTable& table) {
   const char* between = "\n";
   for (const TuningRow& row : table.rows) {
     text += fmt::format(
-        "{}    {{\"key\": \"{:016x}\", \"machine\": {}, \"ranks\": {}, \"version\": {}, \"origin\": \"{}\", \"collective\": \"{}\",\n"
+        "{}    {{\"key\": \"{:016x}\", \"machine\": {}, \"ranks\": {}, \"version\": {}, \"origin\": "
+        "\"{}\", \"collective\": \"{}\",\n"
         "     \"algorithm\": {}, \"lanes\": {}, \"pieces\": {}, \"radix\": {},\n     \"bytes\": [",
-        between, row.key, json_quote(row.machine), row.ranks, json_quote(row.version), name_of(row.origin), name_of(row.collective),
-        json_quote(row.algorithm), row.lanes, row.pieces, row.radix);
+        between, row.key, json_quote(row.machine), row.ranks, json_quote(row.version), name_of(row.origin),
+        name_of(row.collective), json_quote(row.algorithm), row.lanes, row.pieces, row.radix);
     const char* comma = "";
     for (const Curve::Point& point : row.points) {
       text += fmt::format("{}{}", comma, point.bytes);
@@ -183,9 +187,11 @@ Status merge_tuning(const std::string& path, const TuningTable& add) {
   if (!folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    if (error) return fail(Code::system, "tuning table " + path + ": making its folder: " + error.message());
+    if (error)
+      return fail(Code::system, "tuning table " + path + ": making its folder: " + error.message());
   }
-  // The lock is a file of its own: the table's is replaced, and a lock on what was replaced would hold nobody off.
+  // The lock is a file of its own: the table's is replaced, and a lock on what was replaced would hold
+  // nobody off.
   const Descriptor lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (lock.get() < 0) return fail_errno("tuning table " + path + ".lock");
   while (::flock(lock.get(), LOCK_EX) != 0)
@@ -225,7 +231,8 @@ std::string tuning_path(std::string_view option) {
   if (option != "auto" && !option.empty()) return std::string(option);
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
     return std::string(cache) + "/tamaki/tuning.json";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') return std::string(home) + "/.cache/tamaki/tuning.json";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return std::string(home) + "/.cache/tamaki/tuning.json";
   return {};
 }
 
@@ -234,16 +241,19 @@ void apply_tuning(const TuningTable& table, Costs* costs) {
     const auto collective = static_cast<Collective>(c);
     std::vector<Curve> simulated, measured;
     for (const TuningRow& row : table.rows) {
-      if (row.key != costs->key() || row.version != library_version() || row.collective != collective) continue;
+      if (row.key != costs->key() || row.version != library_version() || row.collective != collective)
+        continue;
       const Algorithm* algorithm = find_algorithm(collective, row.algorithm);
       if (algorithm == nullptr) continue;
       std::string why;
       const std::vector<Candidate> found =
           candidates(costs->topology(), *algorithm, 0, {{row.lanes}, {row.pieces}, {row.radix}}, &why);
       if (found.empty()) continue;
-      (row.origin == Estimate::Origin::simulated ? simulated : measured).push_back({found.front(), row.points});
+      (row.origin == Estimate::Origin::simulated ? simulated : measured)
+          .push_back({found.front(), row.points});
     }
-    if (!simulated.empty() || !measured.empty()) costs->preset(collective, std::move(simulated), std::move(measured));
+    if (!simulated.empty() || !measured.empty())
+      costs->preset(collective, std::move(simulated), std::move(measured));
   }
 }
 

@@ -1,8 +1,10 @@
 #pragma once
-// Tuning tables: curves of candidates that were measured (tamaki perf --tune) or simulated ahead of time (tamaki explain
+// Tuning tables: curves of candidates that were measured (tamaki perf --tune) or simulated ahead of time
+// (tamaki explain
 // --save), in a file that jobs read at start and several jobs may write at the same time.
 //
-// A row is for one machine with ranks at given places (Costs::key()) and one version of the library; others do not see it.
+// A row is for one machine with ranks at given places (Costs::key()) and one version of the library; others
+// do not see it.
 
 #include <cstdint>
 #include <string>
@@ -18,7 +20,7 @@ struct TuningRow {
   std::uint64_t key = 0;     // Costs::key()
   std::string machine = {};  // for people
   std::int32_t ranks = 0;
-  std::string version = {};  // of the library, library_version()
+  std::string version = {};                              // of the library, library_version()
   Estimate::Origin origin = Estimate::Origin::measured;  // measured or simulated
   Collective collective = Collective::allreduce;
   std::string algorithm = {};
@@ -33,19 +35,22 @@ struct TuningTable {
 /// "0.1.0".
 std::string library_version();
 
-/// Errors (Code::invalid_argument) name file, line and field. Rows of algorithms that this version does not have are kept.
+/// Errors (Code::invalid_argument) name file, line and field. Rows of algorithms that this version does not
+/// have are kept.
 Result<TuningTable> parse_tuning(std::string_view text, std::string_view file);
-/// A file that is not there is an empty table. Errors: as parse_tuning(); Code::system where it cannot be read.
+/// A file that is not there is an empty table. Errors: as parse_tuning(); Code::system where it cannot be
+/// read.
 Result<TuningTable> read_tuning(const std::string& path);
 std::string tuning_json(const TuningTable& table);
 
-/// Adds rows to the file, which it makes (with its folders) where there is none. A row that is there already gets the new
-/// points, which replace those of the same size. Other writers are waited for (a lock on PATH.lock), and readers see the
-/// file as it was before or after. Errors: Code::system; a file that holds no table is left alone.
+/// Adds rows to the file, which it makes (with its folders) where there is none. A row that is there
+/// already gets the new points, which replace those of the same size. Other writers are waited for (a lock
+/// on PATH.lock), and readers see the file as it was before or after. Errors: Code::system; a file that
+/// holds no table is left alone.
 Status merge_tuning(const std::string& path, const TuningTable& add);
 
-/// TAMAKI_TUNING: where it is "auto" tamaki/tuning.json in XDG_CACHE_HOME or HOME/.cache; "" where it is "off" or there is
-/// no such place.
+/// TAMAKI_TUNING: where it is "auto" tamaki/tuning.json in XDG_CACHE_HOME or HOME/.cache; "" where it is
+/// "off" or there is no such place.
 std::string tuning_path(std::string_view option);
 
 /// Gives `costs` the rows that are for it.

@@ -28,7 +28,11 @@ std::unique_ptr<Costs> costs_on(const std::string& machine, CostOptions options 
 }
 
 Question question(Costs* costs, std::uint64_t bytes, Collective collective = Collective::allreduce) {
-  return {.collective = collective, .bytes = bytes, .ranks = costs->topology().ranks(), .topology = &costs->topology(), .costs = costs};
+  return {.collective = collective,
+          .bytes = bytes,
+          .ranks = costs->topology().ranks(),
+          .topology = &costs->topology(),
+          .costs = costs};
 }
 
 std::string chosen(const Question& q) {
@@ -59,10 +63,12 @@ TEST(Rules, haveWishes) {
   EXPECT_EQ((*rules)[0].radix, 0);
   EXPECT_EQ((*rules)[0].from, 1 * M);
   EXPECT_EQ((*rules)[1].radix, 4);
-  for (const char* wrong : {"ring/", "ring/lanes", "ring/lanes=0", "ring/lanes=65", "ring/pieces=x", "ring/radix=1", "ring/ports=2", "ring//"}) {
+  for (const char* wrong : {"ring/", "ring/lanes", "ring/lanes=0", "ring/lanes=65", "ring/pieces=x",
+                            "ring/radix=1", "ring/ports=2", "ring//"}) {
     const auto refused = parse_rules(Collective::allreduce, wrong);
     ASSERT_FALSE(refused) << wrong;
-    EXPECT_NE(refused.error().message.find("is no wish; there are lanes=1..64"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("is no wish; there are lanes=1..64"), std::string::npos)
+        << refused.error().message;
   }
 }
 
@@ -86,7 +92,8 @@ TEST(Rules, nameFilesOfSchedules) {
   const std::string path = folder / "a:b.xml";
   std::vector<Program> programs;
   for (int rank = 0; rank < 4; ++rank)
-    programs.push_back(find_algorithm(Collective::allreduce, "ring")->build(Topology::flat(4), {.ranks = 4}, rank));
+    programs.push_back(
+        find_algorithm(Collective::allreduce, "ring")->build(Topology::flat(4), {.ranks = 4}, rank));
   const auto xml = schedule_to_msccl(programs);
   ASSERT_TRUE(xml);
   std::ofstream(path) << *xml;
@@ -110,7 +117,8 @@ TEST(Rules, nameFilesOfSchedules) {
   q.ranks = 5;  // it is not for them
   EXPECT_EQ(select(q)->loaded, nullptr);
   for (const auto& [text, names] : std::vector<std::pair<std::string, std::string>>{
-           {"file:/does/not/exist.xml", "/does/not/exist.xml"}, {"file:" + path, "it is for allreduce, not for allgather"}}) {
+           {"file:/does/not/exist.xml", "/does/not/exist.xml"},
+           {"file:" + path, "it is for allreduce, not for allgather"}}) {
     auto wrong = parse_rules(Collective::allgather, text);
     ASSERT_TRUE(wrong);
     const Status refused = load_files(Collective::allgather, &*wrong);
@@ -167,8 +175,10 @@ TEST(Costs, chooseTheLeastOfWhatIsSimulated) {
     double least = INFINITY, own = INFINITY;
     for (const Estimate& e : all) {
       least = std::min(least, e.seconds);
-      if (e.candidate.algorithm == choice->algorithm && e.candidate.problem.lanes == choice->problem.lanes &&
-          e.candidate.problem.pieces == choice->problem.pieces && e.candidate.problem.radix == choice->problem.radix)
+      if (e.candidate.algorithm == choice->algorithm &&
+          e.candidate.problem.lanes == choice->problem.lanes &&
+          e.candidate.problem.pieces == choice->problem.pieces &&
+          e.candidate.problem.radix == choice->problem.radix)
         own = e.seconds;
     }
     EXPECT_LE(own, 1.05 * least) << bytes;
@@ -236,7 +246,9 @@ TEST(Costs, aShortlistServesManyRanks) {
   const auto costs = costs_on("rails:20x8");  // 160 ranks
   const auto all = costs->estimates(Collective::allreduce, 64.0 * M, {"hierarchical", "rail", "ring"});
   ASSERT_FALSE(all.empty());
-  for (const Estimate& e : all) EXPECT_TRUE(e.candidate.algorithm->name == "hierarchical" || e.candidate.algorithm->name == "rail" || e.candidate.algorithm->name == "ring");
+  for (const Estimate& e : all)
+    EXPECT_TRUE(e.candidate.algorithm->name == "hierarchical" || e.candidate.algorithm->name == "rail" ||
+                e.candidate.algorithm->name == "ring");
 }
 
 /// Measured times replace simulated ones, and the others are corrected by their ratio.
@@ -245,9 +257,11 @@ TEST(Tuning, correctsTheModel) {
   const double n = 1 * M;
   const std::vector<Estimate> before = plain->estimates(Collective::allreduce, n);
   ASSERT_GT(before.size(), 3u);
-  // The last by the model is measured to be twice as slow as it says, which is still slower than all: only the scale moves.
+  // The last by the model is measured to be twice as slow as it says, which is still slower than all: only
+  // the scale moves.
   const Estimate& last = before.back();
-  Curve seen{.candidate = last.candidate, .points = {{n / 2, last.seconds}, {n, 2 * last.seconds}, {2 * n, 4 * last.seconds}}};
+  Curve seen{.candidate = last.candidate,
+             .points = {{n / 2, last.seconds}, {n, 2 * last.seconds}, {2 * n, 4 * last.seconds}}};
   tuned->preset(Collective::allreduce, {}, {seen});
   const std::vector<Estimate> after = tuned->estimates(Collective::allreduce, n);
   ASSERT_EQ(after.size(), before.size());
@@ -260,13 +274,19 @@ TEST(Tuning, correctsTheModel) {
   EXPECT_EQ(tuned->estimates(Collective::allreduce, 16 * n)[0].origin, Estimate::Origin::simulated);
   // Measured to be the fastest where another is as simulated, it is chosen.
   seen.points = {{n / 2, before[0].seconds / 9}, {2 * n, before[0].seconds / 8}};
-  const Curve as_simulated{.candidate = before[1].candidate, .points = {{n, before[1].seconds}, {2 * n, 2 * before[1].seconds}}};
+  const Curve as_simulated{.candidate = before[1].candidate,
+                           .points = {{n, before[1].seconds}, {2 * n, 2 * before[1].seconds}}};
   tuned->preset(Collective::allreduce, {}, {seen, as_simulated});
   EXPECT_EQ(chosen(question(tuned.get(), static_cast<std::uint64_t>(n))), last.candidate.algorithm->name);
 }
 
 TuningRow row(std::uint64_t key, const std::string& algorithm, std::vector<Curve::Point> points) {
-  return {.key = key, .machine = "m \"x\"", .ranks = 8, .version = library_version(), .algorithm = algorithm, .points = std::move(points)};
+  return {.key = key,
+          .machine = "m \"x\"",
+          .ranks = 8,
+          .version = library_version(),
+          .algorithm = algorithm,
+          .points = std::move(points)};
 }
 
 TEST(Tuning, roundTrips) {
@@ -312,7 +332,8 @@ TEST(Tuning, hostileTablesAreRefusedByFileLineAndField) {
     EXPECT_NE(error.find("t.json:"), std::string::npos) << from << " -> " << to << ": " << error;
     EXPECT_NE(error.find(names), std::string::npos) << from << " -> " << to << ": " << error;
   }
-  EXPECT_NE(parse_tuning(good.substr(0, good.size() / 2), "t.json").error().message.find("t.json:"), std::string::npos);
+  EXPECT_NE(parse_tuning(good.substr(0, good.size() / 2), "t.json").error().message.find("t.json:"),
+            std::string::npos);
 }
 
 TEST(Tuning, mergesAndKeepsWhatOthersWrote) {
@@ -349,7 +370,9 @@ TEST(Tuning, jobsThatWriteAtTheSameTimeLoseNothing) {
     if (pid == 0) {
       bool good = true;
       for (int r = 0; r < kRows; ++r)
-        good = good && merge_tuning(path, {.rows = {row(static_cast<std::uint64_t>(w * 100 + r), "ring", {{8, 1}})}}).has_value();
+        good = good && merge_tuning(
+                           path, {.rows = {row(static_cast<std::uint64_t>(w * 100 + r), "ring", {{8, 1}})}})
+                           .has_value();
       ::_exit(good ? 0 : 1);
     }
     writers.push_back(pid);
@@ -370,7 +393,8 @@ TEST(Tuning, jobsThatWriteAtTheSameTimeLoseNothing) {
 TEST(Tuning, isForOneMachineAndVersion) {
   const auto here = costs_on("hosts:2x2");
   TuningTable table;
-  const Curve curve{.candidate = here->estimates(Collective::allreduce, 1e6)[0].candidate, .points = {{1e6, 42.0}}};
+  const Curve curve{.candidate = here->estimates(Collective::allreduce, 1e6)[0].candidate,
+                    .points = {{1e6, 42.0}}};
   TuningRow mine = tuning_row(*here, curve, Estimate::Origin::measured);
   const auto origin = [&](const TuningRow& r) {
     const auto costs = costs_on("hosts:2x2");
@@ -409,7 +433,8 @@ RankIdentity identity(std::uint64_t host, int core, int cores, int nics = 1, dou
 }
 
 TEST(FoundMachine, hasTheHostsOfTheRanks) {
-  const std::vector<RankIdentity> ranks = {identity(5, 0, 1, 2, 1e9), identity(9, 0, 1, 1, 2e9), identity(5, 1, 1, 2, 1e9), identity(9, 1, 1, 1, 2e9)};
+  const std::vector<RankIdentity> ranks = {identity(5, 0, 1, 2, 1e9), identity(9, 0, 1, 1, 2e9),
+                                           identity(5, 1, 1, 2, 1e9), identity(9, 1, 1, 1, 2e9)};
   const FoundMachine found = found_machine(ranks);
   ASSERT_TRUE(check(found.machine)) << check(found.machine).error().message;
   EXPECT_EQ(found.machine.hosts, 2);

@@ -16,8 +16,8 @@
 namespace tamaki::tools {
 namespace {
 
-/// A candidate that takes so many times the best of those before it, at two sizes in a row, is not measured further up:
-/// times over sizes do not cross that far.
+/// A candidate that takes so many times the best of those before it, at two sizes in a row, is not measured
+/// further up: times over sizes do not cross that far.
 constexpr double kHopeless = 8;
 constexpr double kRepetitionS = 0.03;  // longer repetitions tell no more
 
@@ -42,8 +42,8 @@ class Tuner {
   void tell(std::size_t at, const Candidate& candidate) const;
   std::string report() const;
   Shape shape(std::size_t bytes) const {
-    return make_shape(options_.kind, options_.types.front(), options_.ops.front(), options_.root, bench_.header().rank,
-                      bench_.header().ranks, bytes);
+    return make_shape(options_.kind, options_.types.front(), options_.ops.front(), options_.root,
+                      bench_.header().rank, bench_.header().ranks, bytes);
   }
 
   PerfOptions options_;  // before bench_, which reads the iterations from it
@@ -63,7 +63,9 @@ Status Tuner::prepare() {
   std::string why;
   for (const Algorithm* algorithm : all_algorithms())
     if (algorithm->collective == collective)
-      for (const Candidate& c : candidates(topology, *algorithm, options_.root, choice_wishes(topology), &why)) candidates_.push_back(c);
+      for (const Candidate& c :
+           candidates(topology, *algorithm, options_.root, choice_wishes(topology), &why))
+        candidates_.push_back(c);
   return bench_.allocate();
 }
 
@@ -113,29 +115,36 @@ Status Tuner::measure(const Candidate& candidate, Curve* curve) {
 void Tuner::tell(std::size_t at, const Candidate& candidate) const {
   if (rank() != 0) return;
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  fmt::print(stderr, "{}# {} of {}: {}{}", terminal ? "\r\033[K" : "", at + 1, candidates_.size(), rule_of(candidate), terminal ? "" : "\n");
+  fmt::print(stderr, "{}# {} of {}: {}{}", terminal ? "\r\033[K" : "", at + 1, candidates_.size(),
+             rule_of(candidate), terminal ? "" : "\n");
 }
 
 /// Of each size: the fastest, and what the choice without measurements would have been.
 std::string Tuner::report() const {
   const Collective collective = collective_of(options_.kind);
-  std::string text = fmt::format("# {}, {} ranks on {} ({}); {} candidates, times of the slowest rank\n", name_of(options_.kind),
-                                 bench_.header().ranks, bench_.header().hosts.front(), bench_.header().transports, candidates_.size());
-  text += fmt::format("#{:>9}  {:<34} {:>10}  {:<34} {:>10} {:>8}\n", "bytes", "fastest", "time", "without tuning", "time", "x fastest");
+  std::string text = fmt::format(
+      "# {}, {} ranks on {} ({}); {} candidates, times of the slowest rank\n", name_of(options_.kind),
+      bench_.header().ranks, bench_.header().hosts.front(), bench_.header().transports, candidates_.size());
+  text += fmt::format("#{:>9}  {:<34} {:>10}  {:<34} {:>10} {:>8}\n", "bytes", "fastest", "time",
+                      "without tuning", "time", "x fastest");
   for (const auto& [bytes, least] : best_) {
     const Curve* fastest = nullptr;
     for (const Curve& curve : curves_)
       if (curve.covers(bytes) && curve.at(bytes) <= least) fastest = &curve;
     if (fastest == nullptr) continue;
-    const Question question{.collective = collective, .bytes = static_cast<std::uint64_t>(bytes), .ranks = bench_.header().ranks,
-                            .root = options_.root, .topology = &costs_->topology(), .costs = costs_};
+    const Question question{.collective = collective,
+                            .bytes = static_cast<std::uint64_t>(bytes),
+                            .ranks = bench_.header().ranks,
+                            .root = options_.root,
+                            .topology = &costs_->topology(),
+                            .costs = costs_};
     std::string name = "-", time = "-", ratio = "-";
     if (const Result<Choice> choice = select(question)) {
       name = choice->algorithm->name;
       for (const Curve& curve : curves_) {
         const Problem& p = curve.candidate.problem;
-        if (curve.candidate.algorithm != choice->algorithm || p.lanes != choice->problem.lanes || p.pieces != choice->problem.pieces ||
-            p.radix != choice->problem.radix)
+        if (curve.candidate.algorithm != choice->algorithm || p.lanes != choice->problem.lanes ||
+            p.pieces != choice->problem.pieces || p.radix != choice->problem.radix)
           continue;
         name = rule_of(curve.candidate);
         if (!curve.covers(bytes)) continue;
@@ -143,7 +152,8 @@ std::string Tuner::report() const {
         ratio = fmt::format("{:.2f}", curve.at(bytes) / least);
       }
     }
-    text += fmt::format("{:>10}  {:<34} {:>10}  {:<34} {:>10} {:>8}\n", bytes, rule_of(fastest->candidate), short_time(least), name, time, ratio);
+    text += fmt::format("{:>10}  {:<34} {:>10}  {:<34} {:>10} {:>8}\n", bytes, rule_of(fastest->candidate),
+                        short_time(least), name, time, ratio);
   }
   return text;
 }
@@ -158,12 +168,15 @@ Status Tuner::run() {
   }
   if (rank() != 0) return {};
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
-  costs_->preset(collective_of(options_.kind), {}, {});  // the report is on the choice without what was measured before
+  costs_->preset(collective_of(options_.kind), {},
+                 {});  // the report is on the choice without what was measured before
   fmt::print("{}", report());
   TuningTable table;
-  for (const Curve& curve : curves_) table.rows.push_back(tuning_row(*costs_, curve, Estimate::Origin::measured));
+  for (const Curve& curve : curves_)
+    table.rows.push_back(tuning_row(*costs_, curve, Estimate::Origin::measured));
   const std::string path = options_.tune == "auto" ? tuning_path("auto") : options_.tune;
-  if (path.empty()) return fail(Code::invalid_argument, "--tune: auto needs XDG_CACHE_HOME or HOME; give a path");
+  if (path.empty())
+    return fail(Code::invalid_argument, "--tune: auto needs XDG_CACHE_HOME or HOME; give a path");
   if (Status merged = merge_tuning(path, table); !merged) return merged;
   fmt::print("# {} rows added to {}\n", table.rows.size(), path);
   return {};

@@ -55,7 +55,8 @@ Result<std::vector<double>> parse_sizes(const std::string& text, const char* opt
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  if (sizes.empty()) return fail(Code::invalid_argument, fmt::format("{}: \"{}\" has no size", option, text));
+  if (sizes.empty())
+    return fail(Code::invalid_argument, fmt::format("{}: \"{}\" has no size", option, text));
   if (sizes.size() > kMostSizes)
     return fail(Code::invalid_argument,
                 fmt::format("{}: \"{}\" has more than {} sizes", option, text, kMostSizes));
