@@ -42,7 +42,7 @@ constexpr const char* kPrintFooter = R"(
 Examples:
   tamaki print allreduce ring -n 4
   tamaki print allgather bruck -n 5 --rank 2 --compact
-  tamaki print reduce binomial -n 8 --root 3 --form json -o reduce.json
+  tamaki print reduce knomial -n 8 --root 3 --form json -o reduce.json
 
 Exit status: 0 in order, 2 wrong usage (also: the algorithm refuses the problem), 3 a file
 cannot be read or written.)";
