@@ -47,7 +47,8 @@ Exit status: 0 in order, 2 wrong usage (also: nothing can serve), 3 a file canno
 /// Everything that select() looks at.
 struct Ground {
   SweepOptions sweep;
-  std::string name;  // of the machine, for people
+  std::string name;           // of the machine, for people
+  std::vector<double> asked;  // sizes
   std::unique_ptr<Costs> costs;
   std::vector<SizeRule> rules;
   std::string rules_from;  // "--rules" or "TAMAKI_ALLREDUCE"
@@ -55,40 +56,17 @@ struct Ground {
   bool measured = false;   // it has rows for this
 };
 
-std::string variable_of(Collective collective) {
-  std::string name = "TAMAKI_";
-  for (const char letter : name_of(collective))
-    name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-  return name;
-}
-
-Status lay_out(const ExplainArguments& a, SweepOptions* sweep) {
-  if (a.cluster.empty()) {
-    RankIdentity self = own_identity();
-    const int ranks = a.ranks > 0 ? a.ranks : std::max(2, static_cast<int>(self.cores));
-    self.numa = -1;
-    FoundMachine found = found_machine(std::vector<RankIdentity>(static_cast<std::size_t>(ranks), self));
-    sweep->machine = std::move(found.machine);
-    sweep->placement = std::move(found.placement);
-  } else {
-    Result<Machine> machine = machine_from(a.cluster);
-    if (!machine) return fail(machine.error().code, "--cluster: " + machine.error().message);
-    sweep->machine = std::move(*machine);
-    const std::int64_t ranks = a.ranks > 0 ? a.ranks : sweep->machine.slots();
-    if (ranks > kMostDescribed)
-      return fail(
-          Code::invalid_argument,
-          fmt::format(
-              "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
-              a.cluster, ranks, kMostDescribed));
-    Result<Placement> placement = place(sweep->machine, static_cast<std::int32_t>(ranks),
-                                        a.order == "host" ? RankOrder::by_host : RankOrder::by_slot);
-    if (!placement) return fail(placement.error().code, "-n: " + placement.error().message);
-    sweep->placement = std::move(*placement);
-  }
-  Recognized recognized = recognize(sweep->machine, sweep->placement);
-  sweep->topology = std::move(recognized.topology);
-  sweep->structure = std::move(recognized.what);
+/// The ranks on --cluster, or on this host.
+Status lay_ranks_out(const ExplainArguments& a, SweepOptions* sweep) {
+  if (!a.cluster.empty()) return lay_out(a.cluster, a.ranks, a.order, 0, sweep);
+  RankIdentity self = own_identity();
+  find_surroundings(&self);
+  self.numa = -1;  // others may be elsewhere
+  const int ranks = a.ranks > 0 ? a.ranks : std::max(2, static_cast<int>(self.cores));
+  FoundMachine found = found_machine(std::vector<RankIdentity>(static_cast<std::size_t>(ranks), self));
+  sweep->machine = std::move(found.machine);
+  sweep->placement = std::move(found.placement);
+  recognize_ranks(sweep);
   return {};
 }
 
@@ -103,7 +81,7 @@ Result<Ground> interpret(const ExplainArguments& a) {
   if (!algorithms) return pass(std::move(algorithms));
   sweep.algorithms = std::move(*algorithms);
   const Collective collective = sweep.algorithms.front()->collective;
-  if (Status laid = lay_out(a, &sweep); !laid) return pass(std::move(laid));
+  if (Status laid = lay_ranks_out(a, &sweep); !laid) return pass(std::move(laid));
   if (a.root >= sweep.placement.size())
     return fail(Code::invalid_argument,
                 fmt::format("--root {} is not in 0..{}", a.root, sweep.placement.size() - 1));
@@ -115,6 +93,7 @@ Result<Ground> interpret(const ExplainArguments& a) {
                             last = sizes_beside(collective, sizes->back());
   for (const double size : curve_sizes(collective))
     if (!a.save.empty() || (size >= first.front() && size <= last.back())) sweep.sizes.push_back(size);
+  ground.asked = collective == Collective::barrier ? std::vector<double>{0} : std::move(*sizes);
   sweep.wishes = choice_wishes(sweep.topology);
   ground.name = a.cluster.empty() ? "this machine" : sweep.machine.name;
   std::vector<std::int32_t> on_host(static_cast<std::size_t>(sweep.topology.ranks()));
@@ -130,7 +109,7 @@ Result<Ground> interpret(const ExplainArguments& a) {
   std::string text = a.rules;
   ground.rules_from = "--rules";
   if (text.empty()) {
-    ground.rules_from = variable_of(collective);
+    ground.rules_from = rules_variable(collective);
     if (const char* value = std::getenv(ground.rules_from.c_str()); value != nullptr) text = value;
   }
   Result<std::vector<SizeRule>> rules = parse_rules(collective, text);
@@ -154,15 +133,10 @@ Question question_of(const ExplainArguments& a, const Ground& ground, double byt
           .costs = ground.costs.get()};
 }
 
-bool same(const Candidate& a, const Algorithm* algorithm, const Problem& p) {
-  return a.algorithm == algorithm && a.problem.lanes == p.lanes && a.problem.pieces == p.pieces &&
-         a.problem.radix == p.radix;
-}
-
 /// The considered candidate that a choice is, for its parameters and time.
 Consideration considered(const std::vector<Consideration>& all, const Choice& choice) {
   for (const Consideration& c : all)
-    if (same(c.candidate, choice.algorithm, choice.problem)) return c;
+    if (c.candidate.is(choice.algorithm, choice.problem)) return c;
   return {.candidate = {.algorithm = choice.algorithm, .problem = choice.problem}};
 }
 
@@ -201,7 +175,7 @@ double boundary(const ExplainArguments& a, const Ground& ground, const Answer& b
   while (high - low > std::max<std::uint64_t>(1, low / 1000)) {
     const std::uint64_t middle = low + (high - low) / 2;
     const Result<Choice> choice = select(question_of(a, ground, static_cast<double>(middle)));
-    (choice && same(above.chosen.candidate, choice->algorithm, choice->problem) ? high : low) = middle;
+    (choice && above.chosen.candidate.is(choice->algorithm, choice->problem) ? high : low) = middle;
   }
   return static_cast<double>(high);
 }
@@ -247,7 +221,7 @@ std::string full_table(const Ground& ground, const Answer& answer) {
     }
     text += fmt::format(
         "{} {:<22} {:<24} {:>10} {:>8}  {}\n",
-        same(c.candidate, answer.chosen.candidate.algorithm, answer.chosen.candidate.problem) ? '*' : ' ',
+        c.candidate.is(answer.chosen.candidate.algorithm, answer.chosen.candidate.problem) ? '*' : ' ',
         c.candidate.algorithm->name, c.candidate.parameters(), short_time(c.seconds),
         answer.chosen.seconds > 0 ? fmt::format("{:.2f}", c.seconds / answer.chosen.seconds) : "-",
         name_of(c.origin));
@@ -282,7 +256,7 @@ std::string choice_table(const ExplainArguments& a, const Ground& ground,
   for (std::size_t i = 1; i < answers.size(); ++i) {
     if (!answers[i - 1].error.empty() || !answers[i].error.empty()) continue;
     const Candidate& above = answers[i].chosen.candidate;
-    if (same(answers[i - 1].chosen.candidate, above.algorithm, above.problem)) continue;
+    if (answers[i - 1].chosen.candidate.is(above.algorithm, above.problem)) continue;
     text += fmt::format("from {:>6} on: {} instead of {}\n",
                         short_bytes(boundary(a, ground, answers[i - 1], answers[i])), answers[i].title(),
                         answers[i - 1].title());
@@ -346,7 +320,6 @@ int run_explain(const ExplainArguments& a) {
   }
   OutputFile json;
   if (Status s = json.open("--json", a.json); !s) return failed(s.error());
-  const Result<std::vector<double>> asked = parse_sizes(a.bytes, "--bytes");
   const bool tell = !a.quiet && isatty(STDERR_FILENO) != 0;
   Result<Sweep> sweep = run_sweep(ground->sweep, [&](const std::string& now, int done, int all) {
     if (tell) fmt::print(stderr, "\r\033[K{} of {} done; {}", done, all, now);
@@ -358,13 +331,12 @@ int run_explain(const ExplainArguments& a) {
         !saved)
       return failed(saved.error());
   apply_tuning(table, ground->costs.get());
-  ground->measured = ground->costs->replace_simulated(ground->sweep.algorithms.front()->collective,
-                                                      std::move(sweep->curves));
+  const Collective collective = ground->sweep.algorithms.front()->collective;
+  ground->costs->set_simulated(collective, std::move(sweep->curves));
+  ground->measured = ground->costs->has_measured(collective);
 
   std::vector<Answer> answers;
-  const bool barrier = ground->sweep.algorithms.front()->collective == Collective::barrier;
-  for (const double bytes : barrier ? std::vector<double>{0} : *asked)
-    answers.push_back(answer(a, *ground, bytes));
+  for (const double bytes : ground->asked) answers.push_back(answer(a, *ground, bytes));
   if (a.json != "-")
     fmt::print("{}",
                answers.size() == 1 ? full_table(*ground, answers[0]) : choice_table(a, *ground, answers));

@@ -86,34 +86,15 @@ Status add_faults(const SimulateArguments& a, std::vector<Fault>* faults) {
 
 Result<SweepOptions> interpret(const SimulateArguments& a) {
   SweepOptions options;
-  Result<Machine> machine = machine_from(a.cluster);
-  if (!machine) return fail(machine.error().code, "--cluster: " + machine.error().message);
-  options.machine = std::move(*machine);
+  if (Status laid = lay_out(a.cluster, a.ranks, a.order, a.seed, &options); !laid) return pass(std::move(laid));
   if (a.network_only) {
     options.machine.model.reduce_bandwidth = 0;
     options.machine.model.copy_bandwidth = 0;
   }
-  const std::int64_t slots = options.machine.slots(), ranks = a.ranks > 0 ? a.ranks : slots;
-  if (ranks > kMostDescribed)
-    return fail(
-        Code::invalid_argument,
-        fmt::format(
-            "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
-            a.cluster, ranks, kMostDescribed));
-  const auto order = a.order == "host"    ? RankOrder::by_host
-                     : a.order == "first" ? RankOrder::first_dimension_fastest
-                                          : RankOrder::by_slot;
-  Result<Placement> placement = place(options.machine, static_cast<std::int32_t>(ranks), order);
-  if (!placement)
-    return fail(placement.error().code,
-                fmt::format("{}: {}", a.order == "first" ? "--order first" : "-n", placement.error().message));
-  options.placement = a.order == "random" ? shuffled(std::move(*placement), a.seed) : std::move(*placement);
+  const std::int32_t ranks = options.placement.size();
   if (a.root >= ranks)
     return fail(Code::invalid_argument, fmt::format("--root {} is not in 0..{}", a.root, ranks - 1));
   options.root = a.root;
-  Recognized recognized = recognize(options.machine, options.placement);
-  options.topology = std::move(recognized.topology);
-  options.structure = std::move(recognized.what);
   if (split_list(a.collective).size() != 1)
     return fail(Code::invalid_argument,
                 fmt::format("--collective: \"{}\" must be one collective", a.collective));

@@ -75,6 +75,9 @@ Result<std::unique_ptr<Control>> join_by_environment(int timeout_ms);
 
 /// This process, as its peers need to know it.
 RankIdentity own_identity();
+/// Fills in what only found_machine() asks for, once a job: NICs and, where the host has several, the NUMA domain (by hwloc,
+/// some 10 ms there).
+void find_surroundings(RankIdentity* self);
 /// Names the group of processes with which the kernel lets this one share cores directly: its cpu control group, or,
 /// outside of any, its autogroup (sched(7): one for each session, and some launchers give each rank a session). Equal
 /// texts on one host: the same group. sched_yield hands the core on within a group only.

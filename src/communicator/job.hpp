@@ -34,6 +34,7 @@ class Job {
     Machine machine;
     Placement placement;
     bool described = false;
+    std::uint64_t machine_hash = 0;  // hash_of(machine)
     TuningTable tuning;
   };
   std::shared_ptr<const Ground> ground() {
@@ -44,10 +45,14 @@ class Job {
     const std::lock_guard lock(mutex_);
     ground_ = std::move(ground);
   }
-  /// One for all communicators whose ranks are at the same places: what one has simulated serves the others.
-  std::shared_ptr<Costs> share(std::shared_ptr<Costs> costs) {
+  /// One for all communicators whose ranks are at the same places: what one has simulated serves the others. `make` is
+  /// called where there is none yet.
+  template <class Make>
+  std::shared_ptr<Costs> costs(std::uint64_t key, const Make& make) {
     const std::lock_guard lock(mutex_);
-    return costs_.try_emplace(costs->key(), std::move(costs)).first->second;
+    std::shared_ptr<Costs>& found = costs_[key];
+    if (found == nullptr) found = make();
+    return found;
   }
 
   /// `listener` hears of failures of communicator `id` and of losses of its members (job ranks), also of those before

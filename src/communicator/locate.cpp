@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
@@ -48,10 +49,20 @@ Result<TuningTable> CommunicatorImpl::common_tuning(const Options& options, cons
   constexpr std::size_t kPart = 4096;
   const std::string path = tuning_path(options.tuning);
   std::string text;
+  std::optional<TuningTable> own;  // of rank 0, the others parse what it hands out
   if (!path.empty()) {
-    const Result<TuningTable> table = read_tuning(path);
-    if (table && !table->rows.empty()) text = tuning_json(*table);
-    if (!table && rank_ == 0) log(Level::warn, table.error().message + "; no tuning table is used");
+    Result<std::optional<std::string>> read = read_tuning_text(path);
+    Status good = read ? Status() : tl::unexpected<Error>(read.error());
+    if (read && *read) text = std::move(**read);
+    if (rank_ == 0 && read && *read) {
+      Result<TuningTable> table = parse_tuning(text, path);
+      if (table)
+        own = std::move(*table);
+      else
+        good = tl::unexpected<Error>(table.error());
+    }
+    if (rank_ == 0 && !good) log(Level::warn, good.error().message + "; no tuning table is used");
+    if (rank_ == 0 && !own) text.clear();
   }
   struct Digest {
     std::uint64_t value = 0, bytes = 0;
@@ -72,9 +83,8 @@ Result<TuningTable> CommunicatorImpl::common_tuning(const Options& options, cons
     text = std::move(first);
   }
   if (text.empty()) return TuningTable();
-  Result<TuningTable> table = parse_tuning(text, path.empty() ? "tuning table of rank 0" : path);
-  if (table) log(Level::info, "tuning table " + path + " with " + std::to_string(table->rows.size()) + " rows");
-  return table;
+  if (own) return std::move(*own);
+  return parse_tuning(text, path.empty() ? "tuning table of rank 0" : path);
 }
 
 /// By the first communicator, which has all ranks of the job: lays it on its machine.
@@ -93,6 +103,7 @@ Status CommunicatorImpl::lay_ground(const Options& options, const Exchange& exch
     ground->machine = std::move(found.machine);
     ground->placement = std::move(found.placement);
   }
+  ground->machine_hash = hash_of(ground->machine);
   Result<TuningTable> tuning = common_tuning(options, exchange);
   if (!tuning) return pass(std::move(tuning));
   ground->tuning = std::move(*tuning);
@@ -122,11 +133,13 @@ Status CommunicatorImpl::locate(const Options& options, const Exchange& exchange
   topology_ = found.topology;
   structure_ = std::move(found.what);
   log(Level::info, std::to_string(members_.size()) + " ranks: " + structure_);
-  auto costs = std::make_shared<Costs>(ground->machine, std::move(placement), std::move(found.topology),
-                                       CostOptions{.slot_bytes = slot_bytes_,
-                                                   .alike = ground->described ? CostOptions().alike : CostOptions::kGuessedAlike});
-  apply_tuning(ground->tuning, costs.get());
-  costs_ = job_->share(std::move(costs));
+  const CostOptions options_of_costs{.slot_bytes = slot_bytes_,
+                                     .alike = ground->described ? CostOptions().alike : CostOptions::kGuessedAlike};
+  costs_ = job_->costs(Costs::key_of(ground->machine_hash, placement, slot_bytes_), [&] {
+    auto made = std::make_shared<Costs>(ground->machine, std::move(placement), std::move(found.topology), options_of_costs);
+    apply_tuning(ground->tuning, made.get());
+    return made;
+  });
   return {};
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -157,9 +156,7 @@ Status CommunicatorImpl::open_with(Origin origin) {
     else
       good = load_files(collective, &*rules);
     if (!good) {
-      std::string variable = "TAMAKI_" + std::string(name_of(collective));
-      for (char& letter : variable) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-      return fail(good.error().code, variable + ": " + good.error().message, Scope::communicator);
+      return fail(good.error().code, rules_variable(collective) + ": " + good.error().message, Scope::communicator);
     }
     rules_.push_back(std::move(*rules));
   }
@@ -181,7 +178,8 @@ Status CommunicatorImpl::open_with(Origin origin) {
     if (!any) return fail(Code::invalid_argument, first_error, Scope::communicator);
   }
 
-  const RankIdentity mine = own_identity();
+  RankIdentity mine = own_identity();
+  if (job_->ground() == nullptr) find_surroundings(&mine);
   identities_.resize(members_.size());
   if (Status s = origin.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(identities_))); !s) return s;
   if (members_.size() == static_cast<std::size_t>(job_->control().ranks())) job_->control().set_identities(identities_);

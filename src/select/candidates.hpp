@@ -14,6 +14,11 @@ struct Candidate {
   const Algorithm* algorithm = nullptr;
   Problem problem = {};
   bool uses_lanes = false, uses_pieces = false, uses_radix = false;
+  /// Whether it is the schedule of `other` with the wishes of `p`.
+  bool is(const Algorithm* other, const Problem& p) const {
+    return algorithm == other && problem.lanes == p.lanes && problem.pieces == p.pieces &&
+           problem.radix == p.radix;
+  }
   /// "lanes 6, pieces 4": those that it answers to; `slices` where there are several.
   std::string parameters(int slices = 1) const;
 };

@@ -25,13 +25,10 @@ auto parameters_of(const Candidate& c) {
   return std::tuple(c.problem.lanes, c.problem.pieces, c.problem.radix);
 }
 
-bool same(const Candidate& a, const Candidate& b) {
-  return a.algorithm == b.algorithm && parameters_of(a) == parameters_of(b);
-}
-
 const Curve* find(const std::vector<Curve>& curves, const Candidate& candidate) {
-  const auto found = std::find_if(curves.begin(), curves.end(),
-                                  [&](const Curve& c) { return same(c.candidate, candidate); });
+  const auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& c) {
+    return c.candidate.is(candidate.algorithm, candidate.problem);
+  });
   return found == curves.end() ? nullptr : &*found;
 }
 
@@ -154,27 +151,30 @@ Costs::Costs(Machine machine, Placement placement, Topology topology, CostOption
       placement_(std::move(placement)),
       topology_(std::move(topology)),
       options_(options) {
-  key_ = simulation::mix(digest(hash_of(machine_), placement_), options_.slot_bytes, 8);
+  key_ = key_of(hash_of(machine_), placement_, options_.slot_bytes);
 }
 
-void Costs::preset(Collective collective, std::vector<Curve> simulated, std::vector<Curve> measured) {
-  const std::lock_guard lock(mutex_);
-  Known& known = known_[static_cast<std::size_t>(collective)];
-  if (!simulated.empty()) {
-    known.simulated = std::move(simulated);
-    known.listed = true;
-    known.missing.clear();
-  }
-  known.measured = std::move(measured);
+std::uint64_t Costs::key_of(std::uint64_t machine_hash, const Placement& placement,
+                            std::size_t slot_bytes) {
+  return simulation::mix(digest(machine_hash, placement), slot_bytes, 8);
 }
 
-bool Costs::replace_simulated(Collective collective, std::vector<Curve> simulated) {
+void Costs::set_simulated(Collective collective, std::vector<Curve> curves) {
   const std::lock_guard lock(mutex_);
   Known& known = known_[static_cast<std::size_t>(collective)];
-  known.simulated = std::move(simulated);
+  known.simulated = std::move(curves);
   known.listed = true;
   known.missing.clear();
-  return !known.measured.empty();
+}
+
+void Costs::set_measured(Collective collective, std::vector<Curve> curves) {
+  const std::lock_guard lock(mutex_);
+  known_[static_cast<std::size_t>(collective)].measured = std::move(curves);
+}
+
+bool Costs::has_measured(Collective collective) {
+  const std::lock_guard lock(mutex_);
+  return !known_[static_cast<std::size_t>(collective)].measured.empty();
 }
 
 void Costs::list_candidates(Collective collective, const std::vector<std::string_view>& shortlist,

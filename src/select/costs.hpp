@@ -81,16 +81,17 @@ class Costs {
 
   /// Digest of machine, places and slot: what a tuning table's rows are for.
   std::uint64_t key() const { return key_; }
+  static std::uint64_t key_of(std::uint64_t machine_hash, const Placement& placement,
+                              std::size_t slot_bytes);
   const Machine& machine() const { return machine_; }
   const Topology& topology() const { return topology_; }
   double alike() const { return options_.alike; }
 
-  /// Replaces what was measured, or simulated before, of `collective`: curves that need not be made. To be
-  /// called before curves() of that collective.
-  void preset(Collective collective, std::vector<Curve> simulated, std::vector<Curve> measured);
-
-  /// The same for the simulated ones alone; whether there are measured ones.
-  bool replace_simulated(Collective collective, std::vector<Curve> simulated);
+  /// Replaces what was, or would be, simulated of `collective`: nothing more is.
+  void set_simulated(Collective collective, std::vector<Curve> curves);
+  /// Replaces what was measured.
+  void set_measured(Collective collective, std::vector<Curve> curves);
+  bool has_measured(Collective collective);
 
   /// Cheapest first; of equals those with fewer parameters. Empty where nothing is known. Simulates what it
   /// needs when it first needs it: the sizes of the grid next to `bytes`, which takes from a millisecond

@@ -77,15 +77,16 @@ Result<std::shared_ptr<const LoadedSchedule>> load(const std::string& path, Coll
   const auto proof = [&](bool in_place) {
     return verify(*programs, {.in_place = in_place, .empty_chunks = true, .limit = 1});
   };
-  if (const Report report = proof(false); !report.ok()) return refused("it is not right: " + report.text());
-  if (!proof(true).ok()) {
+  Report out = proof(false), in = proof(true);
+  if (out.ok() && !in.ok()) {
     bool changed = true;
     for (Program& program : *programs) changed = changed && read_from_copy(&program);
-    if (const Report report = proof(true); !changed || !report.ok())
-      return refused("it is not right in place: " + report.text());
+    if (!changed) return refused("it is not right in place: " + in.text());
+    out = proof(false);
+    in = proof(true);
   }
-  const Report out = proof(false), in = proof(true);
   if (!out.ok()) return refused("it is not right: " + out.text());
+  if (!in.ok()) return refused("it is not right in place: " + in.text());
   loaded->uneven = out.uneven && in.uneven;
   loaded->keeps_order = out.ordered && in.ordered;
   const auto holds = [&](const VerifyOptions& options) { return verify(*programs, options).ok(); };

@@ -1,6 +1,7 @@
 #include "select/select.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 
@@ -185,6 +186,13 @@ bool parse_wish(std::string_view text, SizeRule* rule) {
 }
 
 }  // namespace
+
+std::string rules_variable(Collective collective) {
+  std::string name = "TAMAKI_";
+  for (const char letter : name_of(collective))
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return name;
+}
 
 Result<std::vector<SizeRule>> parse_rules(Collective collective, std::string_view text) {
   const std::string_view whole = text;

@@ -30,6 +30,9 @@ struct SizeRule {
   std::uint64_t to = UINT64_MAX;
 };
 
+/// "TAMAKI_REDUCE_SCATTER": the variable of a collective's rules.
+std::string rules_variable(Collective collective);
+
 /// Parses "direct:0-16K,ring:16K-". A name alone serves every size. `direct` for allreduce means
 /// direct_one_shot and direct_two_shot, each where it is better. Errors name the text; unknown names list
 /// those that exist.

@@ -15,6 +15,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/socket.hpp"
 #include "tamaki/tamaki.h"
 #include "topology/parse/document.hpp"
 
@@ -23,20 +24,6 @@ namespace {
 
 constexpr std::string_view kFormat = "tamaki-tuning-1";
 constexpr std::size_t kMostPoints = 1000;  // of a row
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// What two rows of one curve have in common.
 auto curve_of(const TuningRow& row) {
@@ -98,7 +85,7 @@ TuningRow read_row(JsonField* field) {
   return row;
 }
 
-Result<std::string> read_whole(int fd, const std::string& path) {
+Result<std::optional<std::string>> read_whole(int fd, const std::string& path) {
   std::string text;
   std::array<char, 1 << 16> part;
   for (;;) {
@@ -144,15 +131,17 @@ Result<TuningTable> parse_tuning(std::string_view text, std::string_view file) {
   return table;
 }
 
+Result<std::optional<std::string>> read_tuning_text(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file) return read_whole(file.get(), path);
+  if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
+  return fail_errno("tuning table " + path);
+}
+
 Result<TuningTable> read_tuning(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return TuningTable();
-    return fail_errno("tuning table " + path);
-  }
-  const Result<std::string> text = read_whole(file.get(), path);
+  const Result<std::optional<std::string>> text = read_tuning_text(path);
   if (!text) return tl::unexpected<Error>(text.error());
-  return parse_tuning(*text, path);
+  return *text ? parse_tuning(**text, path) : TuningTable();
 }
 
 std::string tuning_json(const TuningTable& table) {
@@ -192,7 +181,7 @@ Status merge_tuning(const std::string& path, const TuningTable& add) {
   }
   // The lock is a file of its own: the table's is replaced, and a lock on what was replaced would hold
   // nobody off.
-  const Descriptor lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  const FileDescriptor lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (lock.get() < 0) return fail_errno("tuning table " + path + ".lock");
   while (::flock(lock.get(), LOCK_EX) != 0)
     if (errno != EINTR) return fail_errno("locking tuning table " + path + ".lock");
@@ -209,7 +198,7 @@ Status merge_tuning(const std::string& path, const TuningTable& add) {
   }
   const std::string fresh = fmt::format("{}.{}", path, ::getpid());
   {
-    const Descriptor file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const FileDescriptor file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file.get() < 0) return fail_errno("tuning table " + fresh);
     Status written = write_whole(file.get(), tuning_json(*table), fresh);
     if (written && ::fsync(file.get()) != 0) written = fail_errno("writing tuning table " + fresh);
@@ -252,8 +241,8 @@ void apply_tuning(const TuningTable& table, Costs* costs) {
       (row.origin == Estimate::Origin::simulated ? simulated : measured)
           .push_back({found.front(), row.points});
     }
-    if (!simulated.empty() || !measured.empty())
-      costs->preset(collective, std::move(simulated), std::move(measured));
+    if (!simulated.empty()) costs->set_simulated(collective, std::move(simulated));
+    costs->set_measured(collective, std::move(measured));
   }
 }
 

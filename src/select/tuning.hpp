@@ -7,6 +7,7 @@
 // do not see it.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,8 @@ std::string library_version();
 /// Errors (Code::invalid_argument) name file, line and field. Rows of algorithms that this version does not
 /// have are kept.
 Result<TuningTable> parse_tuning(std::string_view text, std::string_view file);
+/// The text of a table; none where there is no file. Errors: Code::system where it cannot be read.
+Result<std::optional<std::string>> read_tuning_text(const std::string& path);
 /// A file that is not there is an empty table. Errors: as parse_tuning(); Code::system where it cannot be
 /// read.
 Result<TuningTable> read_tuning(const std::string& path);

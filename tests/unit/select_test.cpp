@@ -262,7 +262,7 @@ TEST(Tuning, correctsTheModel) {
   const Estimate& last = before.back();
   Curve seen{.candidate = last.candidate,
              .points = {{n / 2, last.seconds}, {n, 2 * last.seconds}, {2 * n, 4 * last.seconds}}};
-  tuned->preset(Collective::allreduce, {}, {seen});
+  tuned->set_measured(Collective::allreduce, {seen});
   const std::vector<Estimate> after = tuned->estimates(Collective::allreduce, n);
   ASSERT_EQ(after.size(), before.size());
   EXPECT_EQ(after.back().origin, Estimate::Origin::measured);
@@ -276,7 +276,7 @@ TEST(Tuning, correctsTheModel) {
   seen.points = {{n / 2, before[0].seconds / 9}, {2 * n, before[0].seconds / 8}};
   const Curve as_simulated{.candidate = before[1].candidate,
                            .points = {{n, before[1].seconds}, {2 * n, 2 * before[1].seconds}}};
-  tuned->preset(Collective::allreduce, {}, {seen, as_simulated});
+  tuned->set_measured(Collective::allreduce, {seen, as_simulated});
   EXPECT_EQ(chosen(question(tuned.get(), static_cast<std::uint64_t>(n))), last.candidate.algorithm->name);
 }
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include "execute/kernels.hpp"
 #include "output_file.hpp"
 #include "perf/bench.hpp"
+#include "select/select.hpp"
 
 namespace tamaki::tools {
 namespace {
@@ -77,11 +77,8 @@ Status Bench::join() {
   config.reproducible = options_.reproducible ? 1 : -1;
   config.transports = options_.transports.empty() ? nullptr : options_.transports.c_str();
   // For the measured collective alone: perf itself needs others.
-  if (!options_.algorithm.empty()) {
-    std::string option = "TAMAKI_" + std::string(name_of(collective_of(options_.kind)));
-    for (char& c : option) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    setenv(option.c_str(), options_.algorithm.c_str(), 1);
-  }
+  if (!options_.algorithm.empty())
+    setenv(rules_variable(collective_of(options_.kind)).c_str(), options_.algorithm.c_str(), 1);
   config.name = "perf";
   if (const tmkResult_t result = tmkCommInitEnv(&comm_, &config); result != tmkSuccess)
     return library_error(nullptr, result, "joining the job");

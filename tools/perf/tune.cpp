@@ -142,10 +142,7 @@ std::string Tuner::report() const {
     if (const Result<Choice> choice = select(question)) {
       name = choice->algorithm->name;
       for (const Curve& curve : curves_) {
-        const Problem& p = curve.candidate.problem;
-        if (curve.candidate.algorithm != choice->algorithm || p.lanes != choice->problem.lanes ||
-            p.pieces != choice->problem.pieces || p.radix != choice->problem.radix)
-          continue;
+        if (!curve.candidate.is(choice->algorithm, choice->problem)) continue;
         name = rule_of(curve.candidate);
         if (!curve.covers(bytes)) continue;
         time = short_time(curve.at(bytes));
@@ -168,8 +165,8 @@ Status Tuner::run() {
   }
   if (rank() != 0) return {};
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
-  costs_->preset(collective_of(options_.kind), {},
-                 {});  // the report is on the choice without what was measured before
+  costs_->set_measured(collective_of(options_.kind),
+                       {});  // the report is on the choice without what was measured before
   fmt::print("{}", report());
   TuningTable table;
   for (const Curve& curve : curves_)

@@ -91,6 +91,13 @@ struct Crossing {
 };
 std::vector<Crossing> crossings(const SweepOptions& options, const Sweep& sweep);
 
+/// --cluster, --ranks (0: all slots), --order (slot, host, first or random, by --seed): machine, placement
+/// and what they make. Errors name the option.
+Status lay_out(const std::string& cluster, int ranks, const std::string& order, std::uint64_t seed,
+               SweepOptions* options);
+/// Topology and structure of the options' machine and placement.
+void recognize_ranks(SweepOptions* options);
+
 /// Cores that this process may use.
 int allowed_cores();
 

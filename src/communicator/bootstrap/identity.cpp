@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -15,6 +15,7 @@
 #include "base/secret.hpp"
 #include "base/socket.hpp"
 #include "communicator/control.hpp"
+#include "topology/discover/discover.hpp"
 
 namespace tamaki {
 namespace {
@@ -96,49 +97,6 @@ void find_cores(RankIdentity* self) {
   self->cores = std::max(1, std::min<int>(count, limit < 1e6 ? static_cast<int>(limit) : count));
 }
 
-/// "0-3,8": whether each of the cores in `mask` is in it. False for a text that is no such list.
-bool lists_all(const std::string& cpulist, const std::uint64_t (&mask)[16]) {
-  std::uint64_t listed[16] = {};
-  std::istringstream in(cpulist);
-  for (std::string part; std::getline(in, part, ',');) {
-    std::istringstream range(part);
-    unsigned first = 0, last = 0;
-    char dash = 0;
-    if (!(range >> first)) return false;
-    last = first;
-    if (range >> dash && !(range >> last)) return false;
-    for (unsigned core = first; core <= last && core < 1024; ++core) listed[core / 64] |= std::uint64_t{1} << core % 64;
-  }
-  for (int w = 0; w < 16; ++w)
-    if ((mask[w] & ~listed[w]) != 0) return false;
-  return true;
-}
-
-/// The NUMA domain, where there are several, that all cores of this process are in. Without hwloc, which takes some 10 ms.
-std::int32_t own_domain(const RankIdentity& self) {
-  const std::string nodes = "/sys/devices/system/node/node";
-  if (::access((nodes + "1").c_str(), F_OK) != 0) return -1;
-  for (std::int32_t node = 0; node < 1024; ++node) {
-    const std::string list = line_of(nodes + std::to_string(node) + "/cpulist");
-    if (!list.empty() && lists_all(list, self.core_mask)) return node;
-  }
-  return -1;
-}
-
-/// NICs and their rate; nothing where interfaces cannot be read, of which tcp speaks.
-void find_nics(RankIdentity* self) {
-  const Result<std::vector<Interface>> chosen = chosen_interfaces();
-  if (!chosen) return;
-  std::set<std::string> names;
-  for (const Interface& interface : *chosen)
-    if (!interface.loopback) names.insert(interface.name);
-  self->nics = static_cast<std::int32_t>(names.size());
-  for (const std::string& name : names) {
-    const double rate = std::atof(line_of("/sys/class/net/" + name + "/speed").c_str()) * 125e3;  // Mb/s; -1: not known
-    if (rate > 0 && (self->nic_rate == 0 || rate < self->nic_rate)) self->nic_rate = rate;
-  }
-}
-
 }  // namespace
 
 std::string scheduling_group() {
@@ -179,9 +137,21 @@ RankIdentity own_identity() {
       digest_of("process " + machine + " " + namespace_of("pid") + " " + std::to_string(self.pid) + " " + start_time());
   self.scheduling_group = digest_of("scheduling " + scheduling_group());
   find_cores(&self);
-  self.numa = own_domain(self);
-  find_nics(&self);
   return self;
+}
+
+void find_surroundings(RankIdentity* self) {
+  if (::access("/sys/devices/system/node/node1", F_OK) == 0) self->numa = numa_of_this_process();
+  const Result<std::vector<Interface>> chosen = chosen_interfaces();
+  if (!chosen) return;  // tcp speaks of it
+  std::set<std::string> names;
+  for (const Interface& interface : *chosen)
+    if (!interface.loopback) names.insert(interface.name);
+  self->nics = static_cast<std::int32_t>(names.size());
+  for (const std::string& name : names) {
+    const double rate = std::atof(line_of("/sys/class/net/" + name + "/speed").c_str()) * 125e3;  // Mb/s; -1: not known
+    if (rate > 0 && (self->nic_rate == 0 || rate < self->nic_rate)) self->nic_rate = rate;
+  }
 }
 
 }  // namespace tamaki

@@ -1,4 +1,4 @@
-// What a sweep is over, as the command line says it: sizes, threads.
+// What a sweep is over, as the command line says it: machine and ranks, sizes, threads.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -7,7 +7,9 @@
 
 #include "base/options.hpp"
 #include "command.hpp"
+#include "problem_set.hpp"
 #include "simulate/sweep.hpp"
+#include "topology/recognize.hpp"
 
 namespace tamaki::tools {
 namespace {
@@ -15,6 +17,36 @@ namespace {
 constexpr std::size_t kMostSizes = 1000;
 
 }  // namespace
+
+Status lay_out(const std::string& cluster, int ranks, const std::string& order, std::uint64_t seed,
+               SweepOptions* options) {
+  Result<Machine> machine = machine_from(cluster);
+  if (!machine) return fail(machine.error().code, "--cluster: " + machine.error().message);
+  options->machine = std::move(*machine);
+  const std::int64_t all = ranks > 0 ? ranks : options->machine.slots();
+  if (all > kMostDescribed)
+    return fail(
+        Code::invalid_argument,
+        fmt::format(
+            "--cluster {}: {} ranks are more than algorithms are built for ({}); give a shape or -n",
+            cluster, all, kMostDescribed));
+  const auto by = order == "host"    ? RankOrder::by_host
+                  : order == "first" ? RankOrder::first_dimension_fastest
+                                     : RankOrder::by_slot;
+  Result<Placement> placement = place(options->machine, static_cast<std::int32_t>(all), by);
+  if (!placement)
+    return fail(placement.error().code, fmt::format("{}: {}", order == "first" ? "--order first" : "-n",
+                                                    placement.error().message));
+  options->placement = order == "random" ? shuffled(std::move(*placement), seed) : std::move(*placement);
+  recognize_ranks(options);
+  return {};
+}
+
+void recognize_ranks(SweepOptions* options) {
+  Recognized recognized = recognize(options->machine, options->placement);
+  options->topology = std::move(recognized.topology);
+  options->structure = std::move(recognized.what);
+}
 
 int allowed_cores() {
   cpu_set_t allowed;
