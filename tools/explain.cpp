@@ -374,7 +374,8 @@ void add_explain(CLI::App& app, int* status) {
   sub->add_option("--lanes", a->lanes, "as TAMAKI_LANES; 0: chosen")
       ->transform(whole_number(0, 64))
       ->capture_default_str();
-  sub->add_option("--rules", a->rules, "rules of the user, e.g. torus:100M- (default: the environment's)")
+  sub->add_option("--rules", a->rules,
+                  "rules of the user, e.g. torus/lanes=6:100M- or file:PATH (default: the environment's)")
       ->check(not_empty());
   sub->add_option("--tuning", a->tuning, "tuning table: a path, auto or off (default: TAMAKI_TUNING)")
       ->check(not_empty());

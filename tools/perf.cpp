@@ -214,7 +214,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int* sta
   sub->add_option("--memory", a->memory, "private; shared: of tmkMemAlloc; registered: private memory given to tmkRegister")->check(CLI::IsMember({"private", "shared", "registered"}))->capture_default_str();
   sub->add_option("-u,--unaligned", a->options.unaligned, "buffers start so many bytes after a page")->transform(whole_number(0, 4095))->capture_default_str();
   sub->add_option("--transport", a->options.transports, "transports in order of preference, comma-separated: " + transport_names())->check(not_empty());
-  sub->add_option("--algorithm", a->options.algorithm, "name, or by size: direct:0-16K,ring:16K-")->check(not_empty());
+  sub->add_option("--algorithm", a->options.algorithm, "name, or by size: direct:0-16K,ring/lanes=2:16K-; file:PATH is a schedule of one's own (docs/selection.md)")->check(not_empty());
   sub->add_flag("--reproducible", a->options.reproducible, "same bits whatever the algorithm, lanes, chunks and placement");
   sub->add_option("--timeout-ms", a->options.timeout_ms, "deadline of each operation, in ms")->transform(whole_number(1, 2147483647));
   sub->add_option("--json", a->options.json, "write results to a file, or to stdout with - (the table then goes to stderr)")->check(not_empty());

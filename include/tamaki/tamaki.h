@@ -122,7 +122,7 @@ typedef struct tmkConfig {
   int progress_thread;       /**< 1: requests advance without test or wait; 0; -1 */
   int check;                 /**< 1: compare the arguments of all ranks before each collective; 0; -1 */
   const char* transports;    /**< comma-separated names in order of preference, e.g. "shm,tcp"; NULL */
-  const char* algorithm;     /**< e.g. "ring", or per size: "direct:0-16K,ring:16K-"; NULL */
+  const char* algorithm;     /**< e.g. "ring", or per size: "direct:0-16K,ring/lanes=2:16K-", for the collectives that have it; NULL */
   const char* name;          /**< shown in errors, logs and traces; copied; NULL */
 } tmkConfig_t;
 #define TMK_CONFIG_INIT {sizeof(tmkConfig_t), TMK_VERSION, -1, -1, -1, -1, NULL, NULL, NULL}

@@ -12,9 +12,8 @@
 //     own host; lanes of a rank that work at the same time share the rank's speed
 //   its messages are handed to the lane's sender, and the lane goes on.
 // The sender of a lane has one message on the wire at a time, in order; the next may start when the last
-// byte of the one before has left, and, where it leaves the host, send_overhead_s after the engine's last start at the
-// earliest. A
-// message of more than the eager threshold waits until the receiver is at the step that takes it, and
+// byte of the one before has left, and, where it leaves the host, send_overhead_s after the engine's last
+// start at the earliest. A message of more than the eager threshold waits until the receiver is at the step that takes it, and
 // starts rendezvous_s later. On the wire it is a flow over the links of its route, all of them at the same
 // time, with its max-min fair rate (fair_share.hpp). It is there when its last byte has left and the
 // latency of the route has passed (startup_s, hops); an eager one later by the time of the extra copy.
