@@ -2,6 +2,7 @@
 // One ring among some ranks, as a stage of a larger schedule: each of its `size` members ends with
 // (reduce-scatter) or starts with (allgather) its part of a range of chunks.
 
+#include <algorithm>
 #include <span>
 
 #include "algorithms/shapes/arguments.hpp"
@@ -26,21 +27,36 @@ struct RingStage {
 enum class HeldIn { input, output };
 enum class Finish { no, yes };
 
-/// Adds up the members' ranges; member i's part ends in its output. What is added lies in `held`. size - 1
-/// messages.
+/// The first `parts` parts that a ring's reduce-scatter uses (own - way, own - 2 way, ..., own) are there
+/// once the steps `after` are done.
+struct Ready {
+  int parts = 0;
+  std::span<const StepId> after = {};
+};
+
+/// Adds up the members' ranges; member i's part ends in its output. What is added lies in `held`, in the
+/// order of `ready` (ending with all parts; empty: all after r.after). size - 1 messages.
 inline StepId ring_reduce_scatter(Builder::LaneBuilder& lane, const RingStage& r, HeldIn held,
-                                  Finish finish) {
+                                  Finish finish, std::span<const Ready> ready = {}) {
   const auto place = [&](int member, int stride = 0) {
     return held == HeldIn::input ? in(r.part(member), stride) : out(r.part(member), stride);
   };
   const Operand arrives = from(r.previous, r.channel), leaves = to(r.next, {}, r.channel);
-  lane.send(place(r.own - r.way), leaves, {.width = r.width, .after = r.after});
-  lane.repeat(r.size - 2, r.size * r.width, [&] {
-    lane.step({arrives, place(r.own - 2 * r.way, -r.way * r.width)}, {leaves},
-              {.width = r.width, .after = r.after});
-  });
+  const Ready at_once = {r.size, r.after};
+  if (ready.empty()) ready = {&at_once, 1};
+  lane.send(place(r.own - r.way), leaves, {.width = r.width, .after = ready.front().after});
+  int used = 1;
+  for (const Ready& turn : ready) {
+    const int messages = std::min(turn.parts, r.size - 1) - used;
+    if (messages <= 0) continue;
+    const Operand first = place(r.own - (used + 1) * r.way, -r.way * r.width);
+    lane.repeat(messages, r.size * r.width, [&] {
+      lane.step({arrives, first}, {leaves}, {.width = r.width, .after = turn.after});
+    });
+    used += messages;
+  }
   return lane.step({arrives, place(r.own)}, {out(r.part(r.own))},
-                   {.width = r.width, .finish = finish == Finish::yes, .after = r.after});
+                   {.width = r.width, .finish = finish == Finish::yes, .after = ready.back().after});
 }
 
 /// Gives the members' parts, each in its member's output, to all. size - 1 messages.
