@@ -215,7 +215,7 @@ def main():
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.out = os.path.abspath(options.out or os.path.join(options.build, 'multihost'))
-    options.prefix = os.environ.get('TAMAKI_HOSTS', 'th')
+    options.prefix = os.environ.get('TEST_HOSTS', 'th')
     options.sizes = [parse_size(s) for s in options.sizes.split(',')]
     shapes = options.shapes.split(',')
     if unknown := set(shapes) - {'a', 'b', 'c', 'small'}:

@@ -12,24 +12,24 @@ hosts.sh agent [OPTIONS] HOST TEXT...  the same in the form of a remote shell, f
 hosts.sh rate HOST INTERFACE RATE      shapes what HOST sends there, and what is sent to it
 hosts.sh list                          the names of the hosts, with commas
 hosts.sh down                          removes all of them
-RATE as tc has it: 1gbit, 250mbit. Host names resolve on them. The hosts are called \$TAMAKI_HOSTS0, 1, ... (th0, th1, ... by default).
+RATE as tc has it: 1gbit, 250mbit. Host names resolve on them. The hosts are called \$TEST_HOSTS0, 1, ... (th0, th1, ... by default).
 Exit status: 0, 2 for wrong usage, 77 where the machine cannot do it (no root, no namespaces, no htb), else that of COMMAND.
 END
 }
 set -euo pipefail
-name=${TAMAKI_HOSTS:-th}
+name=${TEST_HOSTS:-th}
 die() { echo "hosts.sh: $1" >&2; exit "${2:-2}"; }
 
 # shape NAMESPACE INTERFACE RATE: of what goes out. The burst is small, so that 64 KiB already take their time.
 shape() {
-  tc -n "$1" qdisc show dev "$2" | grep -q "htb 1:" || tc -n "$1" qdisc add dev "$2" root handle 1: htb default 10 2>/dev/null ||
+  [[ "$(tc -n "$1" qdisc show dev "$2")" == *"htb 1:"* ]] || tc -n "$1" qdisc add dev "$2" root handle 1: htb default 10 2>/dev/null ||
     die "tc cannot shape $2 of $1 (sch_htb)" 77
   tc -n "$1" class replace dev "$2" parent 1: classid 1:10 htb rate "$3" ceil "$3" burst 32k cburst 32k quantum 60000
 }
 able() {
   [ "$(id -u)" = 0 ] || die "network namespaces need root" 77
   command -v ip >/dev/null && command -v tc >/dev/null || die "needs ip and tc of iproute2" 77
-  ! ip netns list | grep -q "^${name}[0-9s]" || die "hosts called ${name}* are there already; hosts.sh down removes them"
+  ! grep -q "^${name}[0-9s]" <<<"$(ip netns list)" || die "hosts called ${name}* are there already; hosts.sh down removes them"
 }
 host() {
   ip netns add "$1" 2>/dev/null || die "cannot make network namespace $1" 77
@@ -126,7 +126,8 @@ case "${1:-}" in
     if [ "$verb" = agent ]; then text="$*"; else text=$(printf '%q ' "$@"); fi
     # Names resolve to the first rail, or in a torus to the address that all hosts have a route to.
     net=10.90.0
-    ! ip -n "$at" addr show lo | grep -q 10.96.0 || net=10.96.0
+    # Not through a pipe to `grep -q`: it ends early, and what writes into the pipe may then fail.
+    [[ "$(ip -n "$at" addr show lo)" != *10.96.0.* ]] || net=10.96.0
     book=$(for one in $("$0" list | tr , ' '); do echo "$net.$((${one#"$name"} + 1)) $one"; done)
     exec ip netns exec "$at" unshare --uts --ipc --pid --fork --kill-child --mount-proc bash -c "
       hostname $at

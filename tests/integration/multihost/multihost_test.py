@@ -10,7 +10,7 @@ TAMAKI = os.path.abspath(sys.argv[1]) if len(sys.argv) > 2 else ''
 BUILD = sys.argv[2] if len(sys.argv) > 2 else ''
 HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'multihost', 'hosts.sh')
 PREFIX = f'tt{os.getpid() % 10000}x'
-ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith('TAMAKI_')}, 'TAMAKI_HOSTS': PREFIX, 'TAMAKI_TUNING': 'off'}
+ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith('TAMAKI_')}, 'TEST_HOSTS': PREFIX, 'TAMAKI_TUNING': 'off'}
 
 
 def hosts(*words, check=True):
