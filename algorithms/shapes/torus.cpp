@@ -169,15 +169,14 @@ int TorusPlan::width(const Grid& grid, const TorusStream& stream, int stage) {
 
 namespace {
 
-// Streams a link at most where there is no pipeline: with more of them uneven sides are balanced no better.
-constexpr int kStreamsAlone = 4;
-
-/// What a lane of a link does: with several pieces, reductions and allgathers have lanes of their own.
+/// What the lanes of a link do. Of the plain bucket: stages of different streams, so that none waits for
+/// another's latency. Of the pipeline: reductions and allgathers have lanes of their own.
 struct LinkLanes {
   int reduce = 1;  // lanes for reduce-scatters
   int gather = 0;  // and for allgathers; 0: the same ones
   int all() const { return reduce + gather; }
 };
+constexpr int kLanesOfLink = 3;
 
 TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
   TorusPlan plan;
@@ -188,10 +187,16 @@ TorusPlan make_plan(const Grid& grid, TorusParts parts, int pieces) {
   }
   const Links links(grid);
   const bool both = parts == TorusParts::both;
-  const LinkLanes own = both && pieces > 1 ? LinkLanes{.reduce = 3, .gather = 1} : LinkLanes{};
+  LinkLanes own;
+  bool meet = false;  // streams of the plain bucket, on a link: not where all sides take equally long
+  for (int d = 1; d < dimensions; ++d) meet = meet || grid.size(d) != grid.size(0);
+  if (both && pieces > 1)
+    own = {.reduce = kLanesOfLink, .gather = 1};
+  else if (meet)
+    own = {.reduce = std::min(dimensions, kLanesOfLink)};
   plan.lanes = links.lanes * own.all();
   // Of single blocks each stream costs as many messages as there are ranks: no more of them than lanes.
-  const int most = (!both ? 1 : pieces == 1 ? kStreamsAlone : pieces) * links.lanes;
+  const int most = (both ? pieces : 1) * links.lanes;
   const std::vector<TorusStream> once = balanced_streams(grid, links, most);
   const int times = !both ? pieces : pieces == 1 ? 1 : std::max(1, most / static_cast<int>(once.size()));
   for (int i = 0; i < times; ++i) plan.streams.insert(plan.streams.end(), once.begin(), once.end());

@@ -6,16 +6,17 @@
 // algorithms for multiported torus networks, ACM TOPC 1 (2015).
 //
 // Where the sides are equal, one stream for every link (2 for each dimension, 1 where the side is 2) that
-// starts there and goes on cyclically keeps all links busy. Where they are not, a stream that starts in a
-// short dimension leaves more for its later ones; then there are more streams than links, chosen so that
-// the links' loads are equal, and each link serves its part of the streams in the order that list
-// scheduling finds.
+// starts there and goes on cyclically keeps all links busy, and that is the plain bucket. Where they are
+// not, a stream that starts in a short dimension leaves more for its later ones, and streams meet on a
+// link: each has a lane of its own there, so that none waits for another's latency, and a chain is one
+// stream's.
 //
-// With more than one piece an allreduce is a pipeline besides: each link has three lanes for
-// reduce-scatters and one for allgathers. While one of the three combines what has come, the messages of
-// the others are on the wire, and while later streams are still added up, the results of earlier ones go
-// round. So neither the wire nor the processor waits for the other, where the plain bucket takes the sum of
-// both.
+// With more than one piece an allreduce has more streams than links, chosen so that the links' loads are
+// equal, and is a pipeline besides: each link has three lanes for reduce-scatters and one for allgathers,
+// which serve their parts of the streams in the order that list scheduling finds. While one of the three
+// combines what has come, the messages of the others are on the wire, and while later streams are still
+// added up, the results of earlier ones go round. So neither the wire nor the processor waits for the
+// other, where the plain bucket takes the sum of both.
 
 #include <cstdint>
 #include <string>
