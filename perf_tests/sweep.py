@@ -5,8 +5,7 @@ SAKURAONE, in the simulator.
     perf_tests/sweep.py --tamaki build/release/bin/tamaki --out docs/sweep
 
 Each algorithm is a run of its own, as many at a time as there are cores, with the wishes below. One that takes longer than
---limit seconds for a machine is stopped and listed as such: messages of some grow as ranks x log(ranks) with no two ranks
-alike. Writes sweep.md (tables, crossings), a plot of time and of bus bandwidth for each machine, and heatmaps.
+--limit seconds is stopped and listed as such: messages of some grow as ranks x log(ranks) with no two ranks alike. Writes sweep.md (tables, crossings), a plot of time and of bus bandwidth for each machine, and heatmaps.
 """
 import argparse
 import concurrent.futures
@@ -19,13 +18,19 @@ import tempfile
 import time
 from xml.sax.saxutils import escape
 
-SIZES = "1K..4G*4"
+SIZES = [1 << 10 + 2 * i for i in range(12)]
 MACHINES = ("fugaku:48x6x48", "sakuraone")
 # What is tried of each. Slices are messages that pass through the whole schedule one behind the other: they multiply what is
 # simulated, and serve those whose steps are few and large.
-WISHES = {"fugaku:48x6x48": {"torus": ["--pieces", "1,2,4,8,16,32,64"], "": ["--pieces", "1,16", "--slices", "1"]},
-          "sakuraone": {"rail": ["--slices", "1,4,16,64"], "hierarchical": ["--slices", "1,4,16,64"],
-                        "": ["--pieces", "1,16,128", "--slices", "1,8"]}}
+WISHES = {"fugaku:48x6x48": {"torus": ["--lanes", "1", "--pieces", "1,8,32,64", "--slices", "1,2"],
+                             "": ["--lanes", "1", "--pieces", "1,8,32", "--radix", "2,4,8", "--slices", "1"]},
+          "sakuraone": {"rail": ["--lanes", "1,8", "--pieces", "1,8,32", "--slices", "1"],
+                        "hierarchical": ["--lanes", "1,8", "--pieces", "1,8,32", "--slices", "1"],
+                        "": ["--lanes", "1,8", "--pieces", "1,8,32,128", "--radix", "2,4,8", "--slices", "1"]}}
+# Those that take longest, first, and a quarter of the sizes at a time, so that all cores end together.
+LONG = [("fugaku:48x6x48", name) for name in ("swing", "hierarchical", "bine", "hierarchical_tree", "ring", "torus")]
+LONG += [("sakuraone", name) for name in ("rail", "hierarchical", "ring")]
+PARTS = 4
 
 
 def algorithms(tamaki):
@@ -35,13 +40,11 @@ def algorithms(tamaki):
     return sorted({r["algorithm"] for r in document["results"]} | set(document["refused"]))
 
 
-def run(tamaki, machine, algorithm, limit):
+def run(tamaki, machine, algorithm, sizes, limit):
     """(results by bytes, why there are none, seconds it took)."""
     wishes = WISHES[machine].get(algorithm, WISHES[machine][""])
-    command = [tamaki, "simulate", "--cluster", machine, "--collective", "allreduce", "--algorithm", algorithm, "--bytes", SIZES,
-               "--lanes", "1" if machine.startswith("fugaku") else "1,8", "-j1", "-q", "--json", "-", *wishes]
-    if "--slices" not in command:
-        command += ["--slices", "1"]
+    command = [tamaki, "simulate", "--cluster", machine, "--collective", "allreduce", "--algorithm", algorithm, "--bytes",
+               ",".join(map(str, sizes)), "-j1", "-q", "--json", "-", *wishes]
     begin = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
@@ -132,20 +135,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tamaki", required=True)
     parser.add_argument("--out", default="docs/sweep")
-    parser.add_argument("--limit", type=float, default=75, help="seconds for an algorithm on a machine")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for an algorithm on a machine, or for the sizes of it that are one job")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     os.makedirs(arguments.out, exist_ok=True)
     names = algorithms(arguments.tamaki)
-    jobs = [(machine, name) for machine in MACHINES for name in names]
-    begin, done = time.monotonic(), {}
+    jobs = [(*one, SIZES[part::PARTS]) for one in LONG if one[1] in names for part in reversed(range(PARTS))]
+    jobs += [(machine, name, SIZES) for machine in MACHINES for name in names if (machine, name) not in LONG]
+    begin, done = time.monotonic(), {(machine, name): ({}, "", 0.0) for machine in MACHINES for name in names}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         futures = {pool.submit(run, arguments.tamaki, *job, arguments.limit): job for job in jobs}
-        for future in concurrent.futures.as_completed(futures):
-            machine, name = futures[future]
-            done[machine, name] = future.result()
-            rows, why, took = done[machine, name]
-            print("%3d of %d  %5.0f s  %s %s: %s, %.1f s" % (len(done), len(jobs), time.monotonic() - begin, machine, name,
+        for number, future in enumerate(concurrent.futures.as_completed(futures)):
+            machine, name, _ = futures[future]
+            rows, why, took = future.result()
+            before = done[machine, name]
+            done[machine, name] = ({**before[0], **rows}, why or before[1], before[2] + took)
+            print("%3d of %d  %5.0f s  %s %s: %s, %.1f s" % (number + 1, len(jobs), time.monotonic() - begin, machine, name,
                                                          why or "%d sizes" % len(rows), took), file=sys.stderr, flush=True)
     wall = time.monotonic() - begin
     text = ["# Every allreduce at 12 sizes on two machines\n",
