@@ -124,6 +124,7 @@ Result<SweepOptions> interpret(const SimulateArguments& a) {
   const Wishes automatic = default_wishes(options.topology);
   if (Status s = wish("--lanes", a.lanes, automatic.lanes, &options.wishes.lanes); !s)
     return tl::unexpected<Error>(s.error());
+  if (a.lanes == "auto") options.wishes.longest_of_lanes = automatic.longest_of_lanes;
   if (Status s = wish("--pieces", a.pieces, automatic.pieces, &options.wishes.pieces); !s)
     return tl::unexpected<Error>(s.error());
   if (Status s = wish("--radix", a.radix, automatic.radices, &options.wishes.radices); !s)
@@ -257,7 +258,7 @@ void add_simulate(CLI::App& app, int* status) {
       ->transform(whole_number(0, kMostDescribed - 1))
       ->capture_default_str();
   sub->add_option("--lanes", a->lanes,
-                  "independent streams to try; auto: 1, the ports of a host, 8 and 32 where ranks share hosts (1 above 4,096 ranks)")
+                  "independent streams to try; auto: 1, the ports of a host, 8 and 32 where ranks share hosts (above 4,096 ranks: 1, and the ports for trees and the like)")
       ->check(not_empty())
       ->capture_default_str();
   sub->add_option("--pieces", a->pieces, "chunks a lane or block to try; auto: 1, 8, 32, 128 (1, 8, 32)")

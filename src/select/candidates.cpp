@@ -50,8 +50,13 @@ std::vector<Candidate> candidates(const Topology& topology, const Algorithm& alg
   plain.uses_lanes = answers(topology, algorithm, plain.problem, &Problem::lanes);
   plain.uses_pieces = answers(topology, algorithm, plain.problem, &Problem::pieces);
   plain.uses_radix = answers(topology, algorithm, plain.problem, &Problem::radix);
+  bool several_lanes = plain.uses_lanes;
+  if (several_lanes && wishes.longest_of_lanes) {
+    const std::int64_t rounds = algorithm.closed_form(topology, plain.problem).rounds;
+    several_lanes = rounds != ClosedForm::kNotStated && rounds <= *wishes.longest_of_lanes;
+  }
   std::vector<Candidate> all;
-  for (const int lanes : plain.uses_lanes ? wishes.lanes : std::vector{1})
+  for (const int lanes : several_lanes ? wishes.lanes : std::vector{1})
     for (const int pieces : plain.uses_pieces ? wishes.pieces : std::vector{1})
       for (const int radix : plain.uses_radix ? wishes.radices : std::vector{2}) {
         Candidate made = plain;
@@ -70,13 +75,15 @@ std::vector<Candidate> candidates(const Topology& topology, const Algorithm& alg
 }
 
 Wishes default_wishes(const Topology& topology) {
-  // Of very many ranks only the wishes that pay: streams of algorithms that know no grid cross the same
-  // links and multiply the messages.
-  const bool many = topology.ranks() > 4096;
   Wishes wishes{.lanes = {1}, .pieces = {1, 8, 32}, .radices = {2, 4, 8}};
-  if (many) return wishes;
-  wishes.pieces.push_back(128);
   if (topology.ports > 1) wishes.lanes.push_back(topology.ports);
+  if (topology.ranks() > 4096) {
+    // Only the wishes that pay: streams of long chains, which know no grid, cross the same links and
+    // multiply the messages; those of trees share what starting a message takes.
+    wishes.longest_of_lanes = 64;
+    return wishes;
+  }
+  wishes.pieces.push_back(128);
   // Streams of algorithms by levels hide each other's way inside the host.
   const auto last = std::max_element(topology.host_of_rank.begin(), topology.host_of_rank.end());
   if (last != topology.host_of_rank.end() && *last > 0 && *last + 1 < topology.ranks())

@@ -2,6 +2,8 @@
 // The schedules among which simulation and selection look for the best: an algorithm with each combination
 // of the wishes (Problem's lanes, pieces, radix) that it answers to.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,8 @@ struct Wishes {
   std::vector<int> lanes = {1};
   std::vector<int> pieces = {1};
   std::vector<int> radices = {2};
+  /// Several lanes only where the longest chain has no more messages (ClosedForm::rounds).
+  std::optional<std::int64_t> longest_of_lanes = {};
 };
 
 /// All combinations of the wishes that the algorithm answers to, on `topology.ranks()` ranks: those on
